@@ -49,7 +49,9 @@ pub struct Rooms {
     /// The number of the last committed batch.
     pub committed: Committed,
     /// Frames in work over all connections.
-    pub handlers: Handlers,
+    pub handlers: Permits,
+    /// Open sockets.
+    pub sockets: Permits,
     /// Seconds since the Unix epoch.
     pub clock: fn() -> u64,
 }
@@ -70,31 +72,31 @@ impl Committed {
     }
 }
 
-/// Permits for frames in work. A permit travels with its frame and is released by its drop, also
-/// when the connection is gone before the work is done.
+/// A number of permits, for frames in work or open sockets. A permit travels with its frame and is
+/// released by its drop, also when the connection is gone before the work is done.
 #[derive(Debug, Clone)]
-pub struct Handlers(Arc<Semaphore>);
+pub struct Permits(Arc<Semaphore>);
 
-impl Handlers {
-    /// Room for `permits` frames at once.
+impl Permits {
+    /// So many at once.
     pub fn new(permits: usize) -> Self {
         Self(Arc::new(Semaphore::new(
             permits.min(Semaphore::MAX_PERMITS),
         )))
     }
 
-    /// A permit for one frame, if there is room.
+    /// One of them, if it is free.
     pub fn try_enter(&self) -> Option<Permit> {
         Arc::clone(&self.0).try_acquire_owned().ok().map(Permit)
     }
 }
 
-/// The right to have one or more frames in work.
+/// One permit or several.
 #[derive(Debug)]
 pub struct Permit(OwnedSemaphorePermit);
 
 impl Permit {
-    /// Takes over another permit's frames.
+    /// Takes over another's.
     pub fn merge(&mut self, other: Self) {
         self.0.merge(other.0);
     }

@@ -98,6 +98,9 @@ impl Writer {
     }
 
     fn flush(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
         let waiting = std::mem::take(&mut self.waiting);
         let events = || waiting.iter().flat_map(|message| &message.events);
         let stored: Vec<_> = events()
@@ -192,6 +195,18 @@ impl Handler<StoreEvents> for Writer {
             ctx.notify(Flush);
         }
         self.waiting.push(events);
+    }
+}
+
+/// Answered when everything sent before it is committed and answered.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Settle;
+
+impl Handler<Settle> for Writer {
+    type Result = ();
+    fn handle(&mut self, _: Settle, _: &mut Self::Context) {
+        self.flush();
     }
 }
 

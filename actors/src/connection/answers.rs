@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use actix::{Handler, Message};
-use actix_http::ws::CloseCode;
 use buzz_protocol::{EventId, Pubkey, Refusal, VerifiedEvent, refusal, relay_frame};
 use bytes::BytesMut;
 use tracing::Span;
@@ -253,6 +252,6 @@ impl Handler<FellBehind> for Connection {
 impl Handler<Shutdown> for Connection {
     type Result = ();
     fn handle(&mut self, _: Shutdown, _: &mut Context) {
-        self.close(CloseCode::Restart, "the relay restarts");
+        self.draining = true;
     }
 }

@@ -58,6 +58,23 @@ pub struct Connection {
     login: Login,
     frames_received: u64,
     close_reason: &'static str,
+    /// The relay shuts down: what is in work is still answered.
+    draining: bool,
+    _slot: Permit,
+}
+
+/// What a connection begins with.
+pub struct Opening {
+    /// Its number, never used twice.
+    pub number: u64,
+    /// The client's address.
+    pub peer: IpAddr,
+    /// What a login must sign; not to be guessed.
+    pub challenge: String,
+    /// Its place among the open sockets.
+    pub slot: Permit,
+    /// The rooms it talks to.
+    pub rooms: Arc<Rooms>,
 }
 
 /// What waits to be sent.
@@ -97,7 +114,8 @@ struct Login {
 }
 
 impl Connection {
-    fn new(number: u64, peer: IpAddr, challenge: String, rooms: Arc<Rooms>) -> Self {
+    fn new(opening: Opening) -> Self {
+        let Opening { number, peer, challenge, slot, rooms } = opening;
         Self {
             number,
             peer,
@@ -114,7 +132,9 @@ impl Connection {
                 pending: false,
             },
             frames_received: 0,
-            close_reason: "client",
+            close_reason: "client gone",
+            draining: false,
+            _slot: slot,
             rooms,
         }
     }

@@ -5,9 +5,7 @@
 //! socket is read as long as the client's frames in work allow.
 
 use std::{
-    net::IpAddr,
     pin::Pin,
-    sync::Arc,
     task::{self, Poll},
     time::{Duration, Instant},
 };
@@ -20,10 +18,9 @@ use buzz_protocol::relay_frame;
 use futures_util::Stream;
 
 use super::{
-    Connection, Context, IN_WORK, READS,
+    Connection, Context, IN_WORK, Opening, READS,
     ws::{self, Broken, Incoming},
 };
-use crate::rooms::Rooms;
 
 /// A message must be whole this long after its first byte.
 const UNFINISHED_MESSAGE: Duration = Duration::from_secs(30);
@@ -39,15 +36,12 @@ const UNSENT_BYTES: usize = 512 * 1024;
 pub fn start(
     request: &HttpRequest,
     payload: Payload,
-    number: u64,
-    peer: IpAddr,
-    challenge: String,
-    rooms: Arc<Rooms>,
+    opening: Opening,
 ) -> Result<HttpResponse, Error> {
     let mut response = handshake(request)?;
     let context = HttpContext::with_factory(move |ctx| {
         ctx.spawn(Pump { payload });
-        Connection::new(number, peer, challenge, rooms)
+        Connection::new(opening)
     });
     Ok(response.streaming(context))
 }
@@ -68,6 +62,9 @@ impl ActorFuture<Connection> for Pump {
     ) -> Poll<()> {
         connection.read_socket(&mut self.payload, ctx, task);
         connection.verify_events(ctx);
+        if connection.draining && connection.events.count + connection.reading == 0 {
+            connection.close(CloseCode::Restart, "the relay restarts");
+        }
         connection.write_socket(ctx, task);
         Poll::Pending
     }
@@ -76,6 +73,7 @@ impl ActorFuture<Connection> for Pump {
 impl Connection {
     fn may_read(&self) -> bool {
         !self.outgoing.closing
+            && !self.draining
             && !self.login.pending
             && self.events.count + self.reading < IN_WORK
             && self.reading < READS
