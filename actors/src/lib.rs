@@ -1,3 +1,25 @@
-//! The rooms of the relay, each an actor that owns its state alone.
+//! The rooms of the relay, each an actor that owns its state alone. What crosses between them is
+//! a message; mailbox order replaces locks.
+//!
+//! | room | bound | arrives | leaves | when full |
+//! |---|---|---|---|---|
+//! | [`connection`] | 64 frames in work a socket | the client's frames, answers | requests to the rooms, the client's bytes | the socket is not read |
+//! | [`verifier`] | handler permits | `VerifyEvents`, `VerifyLogin` | `StoreEvents`, `Verified` | the frame is refused by name |
+//! | [`writer`] | handler permits | `StoreEvents` | `Publish`, `Stored` | the same |
+//! | [`db_reader`] | handler permits, a page a read | `ReadHistory`, `CountEvents` | `HistoryPage`, `Counted` | the same |
+//! | [`fanout`] | subscriptions × connections | `Subscribe`, `Publish` | `Deliver`, `FellBehind` | the subscription ends by name |
+//! | [`roster`] | one entry a connection | `Joined`, `Left`, `Drain` | `Shutdown` | HTTP 503 before it gets here |
+//!
+//! Beside them: [`ports`] (what the rooms need from outside), [`rooms`] (their addresses and the
+//! two shared counters), [`outbox`] (what waits for one socket, counted), [`metrics`].
 
+pub mod connection;
+pub mod db_reader;
+pub mod fanout;
+pub mod metrics;
+pub mod outbox;
 pub mod ports;
+pub mod rooms;
+pub mod roster;
+pub mod verifier;
+pub mod writer;

@@ -1,0 +1,252 @@
+//! One socket: its login, its subscriptions, what waits to be sent.
+//!
+//! Bound: [`IN_WORK`] frames and [`READS`] pages in work; then the socket is not read. What waits
+//! to be sent is bounded by the same numbers for answers and by [`Meter`] for live events.
+//! Arrives: the client's bytes, and answers from the rooms. Leaves: `VerifyEvents`, `VerifyLogin`,
+//! `ReadHistory`, `CountEvents`, `Subscribe`, and the client's bytes.
+//!
+//! Follow a frame: `socket` (bytes) → `requests` (what the client asks) → the rooms → `answers`.
+
+mod answers;
+mod requests;
+mod socket;
+mod subscriptions;
+pub mod ws;
+
+use std::{net::IpAddr, sync::Arc, task::Waker, time::Instant};
+
+use actix::{Actor, AsyncContext, Running};
+use actix_http::ws::CloseCode;
+use actix_web_actors::HttpContext;
+use buzz_protocol::{Event, EventId, Pubkey, Refusal, relay_frame};
+use bytes::BytesMut;
+use tracing::Span;
+
+pub use self::answers::{Counted, Deliver, FellBehind, HistoryPage, LoginVerified, Shutdown};
+pub use self::answers::{Stored, Verified};
+pub use self::socket::start;
+use self::subscriptions::{Phase, Subscription, Subscriptions};
+use crate::{
+    fanout::Unsubscribe,
+    outbox::Meter,
+    rooms::{Permit, Rooms},
+    roster::{Joined, Left},
+};
+
+/// EVENT, REQ and COUNT frames of one socket in work at once; further ones wait in the socket, so
+/// that one client can't take every handler permit.
+pub const IN_WORK: usize = 64;
+/// History pages and counts among them.
+pub const READS: usize = 16;
+
+type Context = HttpContext<Connection>;
+
+/// See the module.
+pub struct Connection {
+    number: u64,
+    peer: IpAddr,
+    opened: Instant,
+    rooms: Arc<Rooms>,
+    decoder: ws::Decoder,
+    /// When the message that is here in part began to arrive.
+    unfinished_since: Option<Instant>,
+    outgoing: Outgoing,
+    subscriptions: Subscriptions,
+    events: EventsInWork,
+    /// Pages and counts on their way.
+    reading: usize,
+    login: Login,
+    frames_received: u64,
+    close_reason: &'static str,
+    /// The relay shuts down: what is in work is still answered.
+    draining: bool,
+    _slot: Permit,
+}
+
+/// What a connection begins with.
+pub struct Opening {
+    /// Its number, never used twice.
+    pub number: u64,
+    /// The client's address.
+    pub peer: IpAddr,
+    /// What a login must sign; not to be guessed.
+    pub challenge: String,
+    /// Its place among the open sockets.
+    pub slot: Permit,
+    /// The rooms it talks to.
+    pub rooms: Arc<Rooms>,
+}
+
+/// What waits to be sent.
+#[derive(Default)]
+struct Outgoing {
+    bytes: BytesMut,
+    /// Live frames and their JSON's bytes in `bytes`, for the meter.
+    live: (usize, usize),
+    /// The same of what the socket's buffer was given last.
+    handed: (usize, usize),
+    meter: Arc<Meter>,
+    /// Wakes the socket's pump for bytes that were added outside it.
+    waker: Option<Waker>,
+    /// Set when nothing more will be read or sent after `bytes`.
+    closing: bool,
+}
+
+/// Events between arrival and answer.
+#[derive(Default)]
+struct EventsInWork {
+    /// Not yet sent to the verifier, with the permit that covers them all.
+    unverified: Vec<(Event, Span)>,
+    permit: Option<Permit>,
+    /// A batch is at the verifier. The next one waits for it: two verifiers would not keep the
+    /// order in which a client published.
+    verifying: bool,
+    /// All that have no answer yet.
+    count: usize,
+}
+
+/// Who the client has proved to be.
+struct Login {
+    challenge: String,
+    keys: Vec<Pubkey>,
+    /// A login is being checked; later frames wait for it.
+    pending: bool,
+}
+
+impl Connection {
+    fn new(opening: Opening) -> Self {
+        let Opening { number, peer, challenge, slot, rooms } = opening;
+        Self {
+            number,
+            peer,
+            opened: Instant::now(),
+            decoder: ws::Decoder::new(rooms.settings.max_frame_bytes),
+            unfinished_since: None,
+            outgoing: Outgoing::default(),
+            subscriptions: Subscriptions::default(),
+            events: EventsInWork::default(),
+            reading: 0,
+            login: Login {
+                challenge,
+                keys: Vec::new(),
+                pending: false,
+            },
+            frames_received: 0,
+            close_reason: "client gone",
+            draining: false,
+            _slot: slot,
+            rooms,
+        }
+    }
+
+    fn send(&mut self, text: &str) {
+        ws::push_text(&mut self.outgoing.bytes, &[text.as_bytes()]);
+    }
+
+    fn send_ok(&mut self, id: &EventId, accepted: bool, message: &str) {
+        self.send(&relay_frame::ok(id, accepted, message));
+    }
+
+    /// Refuses an EVENT by name.
+    fn refuse_event(&mut self, id: &EventId, refusal: &Refusal) {
+        let events = &self.rooms.metrics.events;
+        match refusal.prefix() {
+            "invalid" => events.invalid.increment(1),
+            "restricted" | "auth-required" => events.restricted.increment(1),
+            "rate-limited" => events.rate_limited.increment(1),
+            "duplicate" => events.superseded.increment(1),
+            "blocked" => events.blocked.increment(1),
+            _ => events.error.increment(1),
+        }
+        self.log_refused("EVENT", refusal.prefix());
+        self.send_ok(id, false, &refusal.to_string());
+    }
+
+    /// Refuses a REQ or ends a subscription by name.
+    fn refuse_sub(&mut self, verb: &'static str, sub: &str, refusal: &Refusal) {
+        self.log_refused(verb, refusal.prefix());
+        let text = refusal.to_string();
+        self.send(&relay_frame::closed(sub, &text));
+        if verb == "COUNT" && refusal.prefix() == "rate-limited" {
+            // What clients that do not know CLOSED for a COUNT read.
+            self.send(&relay_frame::notice(&text));
+        }
+    }
+
+    fn log_refused(&self, verb: &'static str, reason: &'static str) {
+        tracing::info!(
+            target: "access", outcome = "denied", reason, verb, peer = %self.peer,
+            connection = self.number, "frame refused"
+        );
+    }
+
+    /// Sends a close frame behind what waits already, and ends.
+    fn close(&mut self, code: CloseCode, reason: &'static str) {
+        if !self.outgoing.closing {
+            ws::push_close(&mut self.outgoing.bytes, code, reason);
+            self.end(reason);
+        }
+    }
+
+    /// Ends when what waits has been sent.
+    fn end(&mut self, reason: &'static str) {
+        self.outgoing.closing = true;
+        self.close_reason = reason;
+    }
+
+    /// Forgets a subscription that the fan-out has forgotten or will.
+    fn drop_subscription(&mut self, token: u32) -> Option<Subscription> {
+        let subscription = self.subscriptions.remove(token)?;
+        if let Phase::History { held, .. } = &subscription.phase {
+            let bytes = held.iter().map(|event| event.json().len()).sum();
+            self.outgoing.meter.subtract(held.len(), bytes);
+        }
+        Some(subscription)
+    }
+
+    fn end_subscription(&mut self, token: u32) -> Option<Subscription> {
+        let connection = self.number;
+        self.rooms.fanout.do_send(Unsubscribe {
+            connection,
+            token: Some(token),
+        });
+        self.drop_subscription(token)
+    }
+}
+
+impl Actor for Connection {
+    type Context = Context;
+
+    fn started(&mut self, ctx: &mut Context) {
+        self.rooms.metrics.connections.increment(1.0);
+        self.rooms.roster.do_send(Joined {
+            connection: self.number,
+            addr: ctx.address(),
+        });
+        // Before anything that may ask for a login (NIP-42).
+        let challenge = relay_frame::auth_challenge(&self.login.challenge);
+        self.send(&challenge);
+    }
+
+    fn stopping(&mut self, _: &mut Context) -> Running {
+        Running::Stop
+    }
+
+    fn stopped(&mut self, _: &mut Context) {
+        self.rooms.metrics.connections.decrement(1.0);
+        if self.subscriptions.len() > 0 {
+            self.rooms.fanout.do_send(Unsubscribe {
+                connection: self.number,
+                token: None,
+            });
+        }
+        self.rooms.roster.do_send(Left {
+            connection: self.number,
+        });
+        tracing::info!(
+            target: "access", outcome = "ok", reason = self.close_reason, peer = %self.peer,
+            connection = self.number, frames = self.frames_received,
+            seconds = self.opened.elapsed().as_secs(), "connection finished"
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! What a client asks: each frame is answered at once or handed to a room.
+
+use std::sync::Arc;
+
+use actix::AsyncContext;
+use buzz_protocol::{
+    ClientFrame, Event, Filter, Limits, Refusal, auth, kind,
+    relay_frame::{self},
+};
+use tracing::Span;
+
+use super::{Connection, Context};
+use crate::{
+    db_reader::{CountEvents, ReadHistory},
+    fanout::Subscribe,
+    ports::Query,
+    rooms::Permit,
+    verifier::{VerifyEvents, VerifyLogin},
+};
+
+impl Connection {
+    /// Takes one text message.
+    pub(super) fn receive(&mut self, message: &[u8], ctx: &mut Context) {
+        self.frames_received += 1;
+        let span = tracing::debug_span!(parent: None, "frame", verb = tracing::field::Empty);
+        let parsed = {
+            let _parse = tracing::debug_span!(parent: &span, "parse").entered();
+            match std::str::from_utf8(message) {
+                Ok(text) => ClientFrame::parse(text).map_err(|bad| (bad.answer(), is_event(text))),
+                Err(_) => Err((
+                    relay_frame::notice("invalid: the message is not UTF-8"),
+                    false,
+                )),
+            }
+        };
+        match parsed {
+            Ok(ClientFrame::Event(event)) => self.receive_event(*event, span),
+            Ok(ClientFrame::Req { sub, filters }) => self.receive_req(&sub, filters, span, ctx),
+            Ok(ClientFrame::Count { query, filters }) => {
+                self.receive_count(query, filters, span, ctx);
+            }
+            Ok(ClientFrame::Close { sub }) => {
+                if let Some(token) = self.subscriptions.by_id(&sub).map(|open| open.token) {
+                    self.end_subscription(token);
+                }
+            }
+            Ok(ClientFrame::Auth(event)) => self.receive_login(event, ctx),
+            Err((answer, is_event)) => {
+                if is_event {
+                    self.rooms.metrics.events.invalid.increment(1);
+                }
+                self.log_refused("bad frame", "invalid");
+                self.send(&answer);
+            }
+        }
+    }
+
+    fn receive_event(&mut self, event: Event, span: Span) {
+        span.record("verb", "EVENT");
+        match self.check_event(&event) {
+            Ok(permit) => {
+                match &mut self.events.permit {
+                    Some(all) => all.merge(permit),
+                    none => *none = Some(permit),
+                }
+                self.events.unverified.push((event, span));
+                self.events.count += 1;
+            }
+            Err(refusal) => self.refuse_event(&event.id, &refusal),
+        }
+    }
+
+    fn check_event(&self, event: &Event) -> Result<Permit, Refusal> {
+        self.check_login()?;
+        let limits: &Limits = &self.rooms.settings.limits;
+        limits.check_event(event, (self.rooms.clock)())?;
+        if event.kind == kind::CLIENT_AUTH {
+            return Err(Refusal::Invalid(
+                "a login belongs into an AUTH frame".into(),
+            ));
+        }
+        if event.is_protected() && !self.login.keys.contains(&event.pubkey) {
+            let why = "this event may only be published by its author".to_owned();
+            return Err(match self.login.keys.is_empty() {
+                true => Refusal::AuthRequired(why),
+                false => Refusal::Restricted(why),
+            });
+        }
+        if embeds_protected(event) {
+            return Err(Refusal::Restricted(
+                "the reposted event is protected".into(),
+            ));
+        }
+        self.enter()
+    }
+
+    /// Sends the events that came in to the verifier, unless a batch is there.
+    pub(super) fn verify_events(&mut self, ctx: &mut Context) {
+        if self.events.verifying || self.events.unverified.is_empty() {
+            return;
+        }
+        if let Some(permit) = self.events.permit.take() {
+            let events = std::mem::take(&mut self.events.unverified);
+            self.events.verifying = true;
+            self.rooms.verifier.do_send(VerifyEvents {
+                events,
+                from: ctx.address(),
+                permit,
+            });
+        }
+    }
+
+    fn receive_req(&mut self, sub: &str, filters: Vec<Filter>, span: Span, ctx: &mut Context) {
+        span.record("verb", "REQ");
+        let permit = match self.check_req(sub, &filters) {
+            Ok(permit) => permit,
+            Err(refusal) => return self.refuse_sub("REQ", sub, &refusal),
+        };
+        if let Some(token) = self.subscriptions.by_id(sub).map(|open| open.token) {
+            self.end_subscription(token);
+        }
+        let subscription = self.subscriptions.open(sub, 0);
+        let (token, prefix) = (subscription.token, subscription.prefix.clone());
+        // First to the fan-out, then the last committed batch: what is committed later comes
+        // from the fan-out, the rest is history. docs/architecture.md, "The seam".
+        self.rooms.fanout.do_send(Subscribe {
+            connection: self.number,
+            token,
+            filters: filters.clone(),
+            addr: ctx.address(),
+            meter: Arc::clone(&self.outgoing.meter),
+        });
+        let committed = self.rooms.committed.get();
+        subscription.committed = committed;
+        let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
+        let query = Box::new(Query::new(filters, limits, now, committed));
+        self.reading += 1;
+        let from = ctx.address();
+        self.rooms.reader.do_send(ReadHistory {
+            query,
+            prefix,
+            token,
+            from,
+            permit,
+            span,
+        });
+    }
+
+    fn check_req(&self, sub: &str, filters: &[Filter]) -> Result<Permit, Refusal> {
+        self.check_query(sub, filters)?;
+        let limit = self.rooms.settings.limits.max_subscriptions;
+        if self.subscriptions.len() >= limit && self.subscriptions.by_id(sub).is_none() {
+            let why = format!("too many open subscriptions: at most {limit}");
+            return Err(Refusal::Invalid(why));
+        }
+        self.enter()
+    }
+
+    fn receive_count(&mut self, name: String, filters: Vec<Filter>, span: Span, ctx: &mut Context) {
+        span.record("verb", "COUNT");
+        match self
+            .check_query(&name, &filters)
+            .and_then(|()| self.enter())
+        {
+            Ok(permit) => {
+                let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
+                let committed = self.rooms.committed.get();
+                let query = Box::new(Query::new(filters, limits, now, committed));
+                self.reading += 1;
+                let from = ctx.address();
+                self.rooms.reader.do_send(CountEvents {
+                    query,
+                    name,
+                    from,
+                    permit,
+                    span,
+                });
+            }
+            Err(refusal) => self.refuse_sub("COUNT", &name, &refusal),
+        }
+    }
+
+    fn check_query(&self, sub: &str, filters: &[Filter]) -> Result<(), Refusal> {
+        let limits = &self.rooms.settings.limits;
+        limits.check_subid(sub)?;
+        limits.check_filters(filters)?;
+        self.check_login()
+    }
+
+    fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {
+        let relay_url = &self.rooms.settings.relay_url;
+        let now = (self.rooms.clock)();
+        match auth::check_login(&event, &self.login.challenge, relay_url, now) {
+            Ok(()) => {
+                self.login.pending = true;
+                self.rooms.verifier.do_send(VerifyLogin {
+                    event,
+                    from: ctx.address(),
+                });
+            }
+            Err(refusal) => self.refuse_login(&event.id, &refusal),
+        }
+    }
+
+    /// Reads the next page of one subscription whose last page has been sent.
+    pub(super) fn read_on(&mut self, ctx: &mut Context) {
+        let Some(subscription) = self.subscriptions.with_rest() else {
+            return;
+        };
+        let super::Phase::History { rest, .. } = &mut subscription.phase else {
+            return;
+        };
+        let Some(query) = rest.take() else { return };
+        let (token, prefix) = (subscription.token, subscription.prefix.clone());
+        match self.enter() {
+            Ok(permit) => {
+                self.reading += 1;
+                let (from, span) = (ctx.address(), Span::none());
+                self.rooms.reader.do_send(ReadHistory {
+                    query,
+                    prefix,
+                    token,
+                    from,
+                    permit,
+                    span,
+                });
+            }
+            Err(refusal) => {
+                if let Some(ended) = self.end_subscription(token) {
+                    self.refuse_sub("REQ", &ended.id, &refusal);
+                }
+            }
+        }
+    }
+
+    fn check_login(&self) -> Result<(), Refusal> {
+        if self.rooms.settings.auth_required && self.login.keys.is_empty() {
+            return Err(Refusal::AuthRequired("log in first".into()));
+        }
+        Ok(())
+    }
+
+    fn enter(&self) -> Result<Permit, Refusal> {
+        self.rooms.handlers.try_enter().ok_or_else(|| {
+            self.rooms.metrics.rejected_handler.increment(1);
+            Refusal::TooManyRequests
+        })
+    }
+}
+
+/// Whether a text that does not parse was meant as an EVENT, for the count of outcomes.
+fn is_event(text: &str) -> bool {
+    let rest = text.trim_start().strip_prefix('[').map(str::trim_start);
+    rest.is_some_and(|rest| rest.starts_with("\"EVENT\""))
+}
+
+/// Whether a repost carries a protected event in its content (NIP-18, NIP-70).
+fn embeds_protected(event: &Event) -> bool {
+    matches!(event.kind, kind::REPOST | kind::GENERIC_REPOST)
+        && serde_json::from_str::<Event>(&event.content).is_ok_and(|inner| inner.is_protected())
+}

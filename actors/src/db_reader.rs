@@ -1,0 +1,185 @@
+//! Reads stored events, each thread with one connection of its own, and puts them into frames.
+//!
+//! Bound: every read holds a handler permit, and a page ends at [`PAGE_BYTES`], so that a slow
+//! client holds neither a connection nor more memory than a page a subscription. Arrives:
+//! `ReadHistory`, `CountEvents`, `Ping`. Leaves: `HistoryPage` and `Counted` to the connection.
+
+use std::{
+    ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Instant,
+};
+
+use actix::{Actor, Addr, Handler, Message, SyncContext};
+use buzz_protocol::Refusal;
+use bytes::BytesMut;
+use tracing::Span;
+
+use crate::{
+    connection::{Connection, Counted, HistoryPage, ws},
+    metrics::Metrics,
+    ports::{EventStore, Progress, Query, StoreError, StoreReader},
+    rooms::Permit,
+};
+
+/// A page of history ends with the frame that reaches this size.
+pub const PAGE_BYTES: usize = 256 * 1024;
+
+/// Reads the next page of a subscription's history.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ReadHistory {
+    /// What to read, and how far it got.
+    pub query: Box<Query>,
+    /// What stands before each event in its frame.
+    pub prefix: Box<str>,
+    /// The subscription's number.
+    pub token: u32,
+    /// Who asked.
+    pub from: Addr<Connection>,
+    /// Released when the page is read, before the client takes it.
+    pub permit: Permit,
+    /// The trace of the REQ.
+    pub span: Span,
+}
+
+/// Counts stored events.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CountEvents {
+    /// What to count.
+    pub query: Box<Query>,
+    /// The client's name for it.
+    pub name: String,
+    /// Who asked.
+    pub from: Addr<Connection>,
+    /// Released when it is counted.
+    pub permit: Permit,
+    /// The trace of the COUNT.
+    pub span: Span,
+}
+
+/// Asks the database for a sign of life.
+#[derive(Message)]
+#[rtype(result = "Result<(), StoreError>")]
+pub struct Ping;
+
+/// See the module.
+pub struct DbReader {
+    store: Arc<dyn EventStore>,
+    /// `None` before the first call and after a panic or a failed opening.
+    connection: Option<Box<dyn StoreReader>>,
+    metrics: Metrics,
+}
+
+impl DbReader {
+    /// One thread's reader; the connection opens with the first call.
+    pub fn new(store: Arc<dyn EventStore>, metrics: Metrics) -> Self {
+        Self {
+            store,
+            connection: None,
+            metrics,
+        }
+    }
+
+    /// Runs one database call; a panic inside it costs the connection, not the room.
+    fn with_connection<T>(
+        &mut self,
+        call: impl FnOnce(&mut dyn StoreReader) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.store.reader()?,
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| call(&mut *connection)));
+        let result = result.map_err(|_| StoreError::Failed("the read panicked".into()))?;
+        self.connection = Some(connection);
+        result
+    }
+}
+
+fn refusal(error: &StoreError) -> Refusal {
+    tracing::error!(%error, "read failed");
+    match error {
+        StoreError::Unavailable(_) => Refusal::DatabaseUnavailable,
+        StoreError::Failed(_) => Refusal::Error("the database failed".into()),
+    }
+}
+
+impl Actor for DbReader {
+    type Context = SyncContext<Self>;
+}
+
+impl Handler<ReadHistory> for DbReader {
+    type Result = ();
+    fn handle(&mut self, read: ReadHistory, _: &mut Self::Context) {
+        let ReadHistory {
+            mut query,
+            prefix,
+            token,
+            from,
+            permit,
+            span,
+        } = read;
+        let _read = tracing::debug_span!(parent: &span, "read").entered();
+        let started = Instant::now();
+        let (mut frames, mut events) = (BytesMut::new(), 0);
+        let mut row = |json: &str| {
+            ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
+            events += 1;
+            if frames.len() < PAGE_BYTES {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        let progress = self.with_connection(|connection| connection.read(&mut query, &mut row));
+        self.metrics
+            .db_read_seconds
+            .record(started.elapsed().as_secs_f64());
+        drop(permit);
+        let rest = match progress {
+            Ok(Progress::Done) => Ok(None),
+            Ok(Progress::Paused) => Ok(Some(query)),
+            Err(error) => Err(refusal(&error)),
+        };
+        from.do_send(HistoryPage {
+            token,
+            frames,
+            events,
+            rest,
+        });
+    }
+}
+
+impl Handler<CountEvents> for DbReader {
+    type Result = ();
+    fn handle(&mut self, count: CountEvents, _: &mut Self::Context) {
+        let CountEvents {
+            query,
+            name,
+            from,
+            permit,
+            span,
+        } = count;
+        let _read = tracing::debug_span!(parent: &span, "read").entered();
+        let started = Instant::now();
+        let count = self.with_connection(|connection| connection.count(&query));
+        self.metrics
+            .db_count_seconds
+            .record(started.elapsed().as_secs_f64());
+        drop(permit);
+        from.do_send(Counted {
+            name,
+            count: count.map_err(|error| refusal(&error)),
+        });
+    }
+}
+
+impl Handler<Ping> for DbReader {
+    type Result = Result<(), StoreError>;
+    fn handle(&mut self, _: Ping, _: &mut Self::Context) -> Self::Result {
+        self.with_connection(|connection| connection.ping())
+    }
+}

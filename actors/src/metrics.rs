@@ -1,0 +1,153 @@
+//! Every metric the rooms report: name, help, labels. Handles are held, since looking one up by
+//! name costs far more than counting. Labels come from closed sets, never from clients.
+
+use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge};
+use metrics::{describe_histogram, gauge, histogram};
+
+/// Seconds-scaled histogram buckets, for the exporter.
+pub const SECONDS_BUCKETS: [f64; 14] = [
+    2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0,
+];
+
+/// Buckets of `buzz_write_batch_events`, for the exporter.
+pub const BATCH_BUCKETS: [f64; 11] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0,
+];
+
+/// The name of the histogram that [`BATCH_BUCKETS`] belongs to.
+pub const WRITE_BATCH_EVENTS: &str = "buzz_write_batch_events";
+
+/// Held handles of all metrics.
+#[derive(Clone)]
+pub struct Metrics {
+    /// Open sockets.
+    pub connections: Gauge,
+    /// Open subscriptions over all sockets.
+    pub subscriptions: Gauge,
+    /// EVENT frames by what became of them; adds up to the EVENT frames that arrived.
+    pub events: EventOutcomes,
+    /// Live events put into a socket's queue.
+    pub live_delivered: Counter,
+    /// Live events not delivered because the socket's queue was full.
+    pub live_fell_behind: Counter,
+    /// Logins by outcome.
+    pub auth: AuthOutcomes,
+    /// Frames refused because too many were in work.
+    pub rejected_handler: Counter,
+    /// One batch of signatures, divided by its size.
+    pub verify_seconds: Histogram,
+    /// Events of one write batch.
+    pub write_batch_events: Histogram,
+    /// One write transaction.
+    pub db_write_seconds: Histogram,
+    /// One page of history.
+    pub db_read_seconds: Histogram,
+    /// One count.
+    pub db_count_seconds: Histogram,
+    /// One purge of expired events.
+    pub db_purge_seconds: Histogram,
+}
+
+/// Counters of `buzz_events_total`.
+#[derive(Clone)]
+pub struct EventOutcomes {
+    /// Stored, or passed on if ephemeral.
+    pub accepted: Counter,
+    /// Was there before.
+    pub duplicate: Counter,
+    /// A newer version is stored.
+    pub superseded: Counter,
+    /// Deleted before.
+    pub blocked: Counter,
+    /// Wrong in itself: form, id, signature, time.
+    pub invalid: Counter,
+    /// The sender may not, or must log in first.
+    pub restricted: Counter,
+    /// Refused for now.
+    pub rate_limited: Counter,
+    /// The database failed.
+    pub error: Counter,
+}
+
+/// Counters of `buzz_auth_outcomes_total`.
+#[derive(Clone)]
+pub struct AuthOutcomes {
+    /// Logged in.
+    pub ok: Counter,
+    /// Wrong in itself.
+    pub invalid: Counter,
+}
+
+impl Metrics {
+    /// Registers every metric with the installed recorder.
+    pub fn register() -> Self {
+        describe();
+        let event = |outcome: &'static str| counter!("buzz_events_total", "outcome" => outcome);
+        let auth =
+            |outcome: &'static str| counter!("buzz_auth_outcomes_total", "outcome" => outcome);
+        let live = |outcome: &'static str| counter!("buzz_live_events_total", "outcome" => outcome);
+        let db = |op: &'static str| histogram!("buzz_db_seconds", "op" => op);
+        Self {
+            connections: gauge!("buzz_ws_connections_active"),
+            subscriptions: gauge!("buzz_subscriptions_active"),
+            events: EventOutcomes {
+                accepted: event("accepted"),
+                duplicate: event("duplicate"),
+                superseded: event("superseded"),
+                blocked: event("blocked"),
+                invalid: event("invalid"),
+                restricted: event("restricted"),
+                rate_limited: event("rate_limited"),
+                error: event("error"),
+            },
+            live_delivered: live("delivered"),
+            live_fell_behind: live("fell_behind"),
+            auth: AuthOutcomes {
+                ok: auth("ok"),
+                invalid: auth("invalid"),
+            },
+            rejected_handler: counter!(
+                "buzz_admission_rejections_total", "transport" => "websocket", "reason" => "handler"
+            ),
+            verify_seconds: histogram!("buzz_verify_seconds"),
+            write_batch_events: histogram!(WRITE_BATCH_EVENTS),
+            db_write_seconds: db("write"),
+            db_read_seconds: db("read"),
+            db_count_seconds: db("count"),
+            db_purge_seconds: db("purge"),
+        }
+    }
+}
+
+fn describe() {
+    describe_gauge!("buzz_ws_connections_active", "Open WebSocket connections.");
+    describe_gauge!(
+        "buzz_subscriptions_active",
+        "Open subscriptions over all connections."
+    );
+    describe_counter!("buzz_events_total", "EVENT frames by what became of them.");
+    describe_counter!(
+        "buzz_live_events_total",
+        "Live events by what became of them, per subscription."
+    );
+    describe_counter!("buzz_auth_outcomes_total", "Logins (NIP-42) by outcome.");
+    describe_counter!(
+        "buzz_admission_rejections_total",
+        "Frames and calls refused before any work."
+    );
+    describe_histogram!(
+        "buzz_verify_seconds",
+        Unit::Seconds,
+        "Id and signature check of one event."
+    );
+    describe_histogram!(
+        WRITE_BATCH_EVENTS,
+        Unit::Count,
+        "Events of one write batch."
+    );
+    describe_histogram!(
+        "buzz_db_seconds",
+        Unit::Seconds,
+        "Database calls by operation."
+    );
+}

@@ -1,0 +1,103 @@
+//! The ways into the rooms, and what all of them are told at the start. Shared by every
+//! connection; holds no state of its own but two counters, each with one writer.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use actix::Addr;
+use buzz_protocol::Limits;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    db_reader::DbReader, fanout::Fanout, metrics::Metrics, roster::Roster, verifier::Verifier,
+    writer::Writer,
+};
+
+/// What the connections are told at the start.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// NIP-11 limits.
+    pub limits: Limits,
+    /// The URL that logins must name.
+    pub relay_url: String,
+    /// Bytes of the largest message a client may send.
+    pub max_frame_bytes: usize,
+    /// Live frames that may wait for one slow client.
+    pub send_queue: usize,
+    /// Whether only logged-in clients may publish and read.
+    pub auth_required: bool,
+}
+
+/// Addresses of all rooms.
+pub struct Rooms {
+    /// Checks signatures.
+    pub verifier: Addr<Verifier>,
+    /// Writes events.
+    pub writer: Addr<Writer>,
+    /// Reads events.
+    pub reader: Addr<DbReader>,
+    /// Passes live events on.
+    pub fanout: Addr<Fanout>,
+    /// Knows the open connections.
+    pub roster: Addr<Roster>,
+    /// What the connections are told.
+    pub settings: Settings,
+    /// Metric handles.
+    pub metrics: Metrics,
+    /// The number of the last committed batch.
+    pub committed: Committed,
+    /// Frames in work over all connections.
+    pub handlers: Permits,
+    /// Open sockets.
+    pub sockets: Permits,
+    /// Seconds since the Unix epoch.
+    pub clock: fn() -> u64,
+}
+
+/// The number of the last committed batch: written by the writer alone, read when a subscription
+/// begins. What is committed up to then is its history; what comes later reaches it live.
+#[derive(Debug, Clone, Default)]
+pub struct Committed(Arc<AtomicU64>);
+
+impl Committed {
+    /// The last batch whose events every reader sees from now on.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self, batch: u64) {
+        self.0.store(batch, Ordering::Release);
+    }
+}
+
+/// A number of permits, for frames in work or open sockets. A permit travels with its frame and is
+/// released by its drop, also when the connection is gone before the work is done.
+#[derive(Debug, Clone)]
+pub struct Permits(Arc<Semaphore>);
+
+impl Permits {
+    /// So many at once.
+    pub fn new(permits: usize) -> Self {
+        Self(Arc::new(Semaphore::new(
+            permits.min(Semaphore::MAX_PERMITS),
+        )))
+    }
+
+    /// One of them, if it is free.
+    pub fn try_enter(&self) -> Option<Permit> {
+        Arc::clone(&self.0).try_acquire_owned().ok().map(Permit)
+    }
+}
+
+/// One permit or several.
+#[derive(Debug)]
+pub struct Permit(OwnedSemaphorePermit);
+
+impl Permit {
+    /// Takes over another's.
+    pub fn merge(&mut self, other: Self) {
+        self.0.merge(other.0);
+    }
+}

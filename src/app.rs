@@ -1,0 +1,225 @@
+//! Starts the rooms, downstream first, and stops them in the other order.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use actix::{Actor, Addr, Arbiter, SyncArbiter, System};
+use actix_web::{App, HttpServer, dev::ServerHandle, web::Data};
+use anyhow::{Context, Result};
+use buzz_actors::{
+    db_reader::DbReader,
+    fanout::Fanout,
+    metrics::Metrics,
+    ports::EventStore,
+    rooms::{Committed, Permits, Rooms},
+    roster::{Drain, Roster},
+    verifier::Verifier,
+    writer::{Settle, Writer},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    config::Config,
+    http::{
+        admin::{self, Admin},
+        public::{self, Public},
+    },
+    store, telemetry,
+};
+
+/// A request head must be whole within this time, so that a slow handshake costs little.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// After the relay's side has closed, the client's side may take this long.
+const CLOSING: Duration = Duration::from_millis(200);
+/// Sockets beyond `server.max_connections` that can still be told 503.
+const SPARE_SOCKETS: usize = 1024;
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
+    let database = &config.database;
+    store::open(&database.url, database.durability).context("database.url")
+}
+
+/// Runs the relay until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the database can't be opened or an address is taken.
+pub fn serve(config: Config) -> Result<()> {
+    let traces = telemetry::start(&config.telemetry)?;
+    let metrics_page = telemetry::install_metrics()?;
+    let store = open_store(&config)?;
+    System::new().block_on(async move {
+        let rooms = Arc::new(start_rooms(&config, store)?);
+        let admin = Data::new(Admin {
+            rooms: Arc::clone(&rooms),
+            metrics: metrics_page.clone(),
+            draining: AtomicBool::new(false),
+        });
+        let (admin_server, admin_addr) = start_admin(&config, admin.clone())?;
+        let (public_server, public_addr) = start_public(&config, Arc::clone(&rooms))?;
+        tracing::info!(
+            listen = %public_addr, admin = %admin_addr, url = config.server.url,
+            database = crate::config::mask_password(&config.database.url), "relay is up"
+        );
+        // Histograms are folded up now and then, not at every scrape alone.
+        let upkeep = actix_web::rt::spawn(async move {
+            let mut tick = tokio::time::interval(Duration::from_secs(5));
+            loop {
+                tick.tick().await;
+                metrics_page.run_upkeep();
+            }
+        });
+        wait_for_signal().await?;
+        shut_down(&config, &rooms, &admin, &public_server).await;
+        admin_server.stop(false).await;
+        upkeep.abort();
+        anyhow::Ok(())
+    })?;
+    traces.shutdown();
+    Ok(())
+}
+
+fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
+    let metrics = Metrics::register();
+    let committed = Committed::default();
+    let fanout = {
+        let (send_queue, metrics) = (config.server.send_queue, metrics.clone());
+        in_own_thread(move || Fanout::new(send_queue, metrics))
+    };
+    let writer = Writer::open(
+        Arc::clone(&store),
+        fanout.clone(),
+        committed.clone(),
+        metrics.clone(),
+        unix_now,
+    )
+    .context("the database can't be written")?;
+    let writer = in_own_thread(move || writer);
+    let reader = {
+        let metrics = metrics.clone();
+        SyncArbiter::start(config.database.readers, move || {
+            DbReader::new(Arc::clone(&store), metrics.clone())
+        })
+    };
+    let verifier = {
+        let (writer, metrics) = (writer.clone(), metrics.clone());
+        SyncArbiter::start(cores(), move || Verifier::new(writer.clone(), metrics.clone()))
+    };
+    Ok(Rooms {
+        verifier,
+        writer,
+        reader,
+        fanout,
+        roster: Roster::default().start(),
+        settings: config.settings(),
+        metrics,
+        committed,
+        handlers: Permits::new(config.server.handler_permits),
+        sockets: Permits::new(config.server.max_connections),
+        clock: unix_now,
+    })
+}
+
+/// Starts a room whose handlers take their time, so that they hold up no socket.
+fn in_own_thread<A>(room: impl FnOnce() -> A + Send + 'static) -> Addr<A>
+where
+    A: Actor<Context = actix::Context<A>>,
+{
+    A::start_in_arbiter(&Arbiter::new().handle(), move |_| room())
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn start_public(config: &Config, rooms: Arc<Rooms>) -> Result<(ServerHandle, SocketAddr)> {
+    let public = Data::new(Public::new(rooms)?);
+    let address = config.server.listen;
+    let server = HttpServer::new(move || {
+        App::new().app_data(public.clone()).configure(public::routes)
+    })
+    .on_connect(public::on_connect)
+    .workers(cores())
+    .max_connections(config.server.max_connections + SPARE_SOCKETS)
+    .client_request_timeout(HANDSHAKE)
+    .client_disconnect_timeout(CLOSING)
+    .disable_signals()
+    .bind(address)
+    .with_context(|| format!("server.listen: {address}"))?;
+    Ok(run(server.addrs().first().copied().unwrap_or(address), server.run()))
+}
+
+fn start_admin(config: &Config, admin: Data<Admin>) -> Result<(ServerHandle, SocketAddr)> {
+    let address = config.server.admin_listen;
+    let server =
+        HttpServer::new(move || App::new().app_data(admin.clone()).configure(admin::routes))
+            .workers(1)
+            .disable_signals()
+            .bind(address)
+            .with_context(|| format!("server.admin_listen: {address}"))?;
+    Ok(run(server.addrs().first().copied().unwrap_or(address), server.run()))
+}
+
+fn run(address: SocketAddr, server: actix_web::dev::Server) -> (ServerHandle, SocketAddr) {
+    let handle = server.handle();
+    actix_web::rt::spawn(server);
+    (handle, address)
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    tracing::info!(signal = name, "shutting down");
+    Ok(())
+}
+
+async fn shut_down(config: &Config, rooms: &Rooms, admin: &Admin, public: &ServerHandle) {
+    admin.draining.store(true, Ordering::Release);
+    // No new sockets; those that are open are closed one by one, what is in work answered.
+    public.pause().await;
+    if rooms.roster.send(Drain { over: config.server.drain }).await.is_err() {
+        tracing::error!("the roster is gone: sockets are closed all at once");
+    }
+    if rooms.writer.send(Settle).await.is_err() {
+        tracing::error!("the writer is gone");
+    }
+    public.stop(false).await;
+    tracing::info!("relay is down");
+}
+
+/// Applies the migrations.
+///
+/// # Errors
+/// When the database can't be opened or migrated.
+pub fn migrate(config: &Config) -> Result<()> {
+    open_store(config)?;
+    println!("{}: up to date", crate::config::mask_password(&config.database.url));
+    Ok(())
+}
+
+/// Stores the events of a JSON Lines file.
+///
+/// # Errors
+/// When the file can't be read or the database fails.
+pub fn import(_config: &Config, _file: &Path) -> Result<()> {
+    anyhow::bail!("pending merge")
+}
+
+/// Writes stored events as JSON Lines.
+///
+/// # Errors
+/// When the filter is wrong or the database fails.
+pub fn export(_config: &Config, _filter: Option<&str>) -> Result<()> {
+    anyhow::bail!("pending merge")
+}

@@ -1,0 +1,294 @@
+//! Every setting once: its default, its unit, where it may come from. TOML file, then
+//! `BUZZ_<SECTION>__<KEY>` from the environment; unknown keys are errors.
+
+mod values;
+
+pub use self::values::mask_password;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use buzz_actors::rooms::Settings;
+use buzz_protocol::Limits;
+use figment::{
+    Figment,
+    providers::{Env, Format, Serialized, Toml},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::store::Durability;
+
+/// The file that is read where none is named and it exists.
+pub const DEFAULT_FILE: &str = "config/relay.toml";
+
+/// All settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Sockets and their bounds.
+    pub server: Server,
+    /// What one client may ask; NIP-11 advertises the same values.
+    pub limits: LimitSettings,
+    /// Where events are kept.
+    pub database: Database,
+    /// Logins.
+    pub auth: Auth,
+    /// Logs and traces.
+    pub telemetry: Telemetry,
+}
+
+/// `[server]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// WebSocket and NIP-11.
+    pub listen: SocketAddr,
+    /// `/metrics`, `/livez`, `/readyz`.
+    pub admin_listen: SocketAddr,
+    /// The URL that AUTH events must name.
+    #[serde(with = "values::text")]
+    pub url: String,
+    /// Bytes of the largest message a client may send.
+    pub max_frame_bytes: usize,
+    /// Open sockets.
+    pub max_connections: usize,
+    /// Frames in work at once over all connections.
+    pub handler_permits: usize,
+    /// Live frames waiting for one slow client.
+    pub send_queue: usize,
+    /// Shutdown: closes are spread over this time.
+    #[serde(with = "values::duration")]
+    pub drain: Duration,
+}
+
+/// `[limits]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitSettings {
+    /// Open subscriptions of one socket.
+    pub max_subscriptions: usize,
+    /// Filters of one REQ or COUNT.
+    pub max_filters: usize,
+    /// Stored events sent for one filter.
+    pub max_limit: u64,
+    /// Characters of a subscription id.
+    pub max_subid_length: usize,
+    /// Tags of one event.
+    pub max_event_tags: usize,
+    /// How far ahead `created_at` may be.
+    #[serde(with = "values::duration")]
+    pub created_at_future: Duration,
+    /// How far back it may be; empty: any time.
+    #[serde(with = "values::optional_duration")]
+    pub created_at_past: Option<Duration>,
+}
+
+/// `[database]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// `sqlite://path`.
+    #[serde(with = "values::text")]
+    pub url: String,
+    /// Reader connections.
+    pub readers: usize,
+    /// What an `OK true` promises.
+    pub durability: Durability,
+}
+
+/// `[auth]`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// Only logged-in clients publish and read.
+    pub required: bool,
+}
+
+/// `[telemetry]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// A level, or directives such as `info,access=off`.
+    #[serde(with = "values::text")]
+    pub log: String,
+    /// `text` for people, `json` for machines.
+    pub log_format: LogFormat,
+    /// Where traces go (OTLP over HTTP); empty: nowhere.
+    #[serde(with = "values::text")]
+    pub otlp_endpoint: String,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 3000)),
+            admin_listen: SocketAddr::from(([127, 0, 0, 1], 9090)),
+            url: "ws://localhost:3000".into(),
+            max_frame_bytes: 256 * 1024,
+            max_connections: 10_000,
+            handler_permits: 1024,
+            send_queue: 1024,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self {
+            max_subscriptions: 1024,
+            max_filters: 10,
+            max_limit: 500,
+            max_subid_length: 64,
+            max_event_tags: 5000,
+            created_at_future: Duration::from_secs(15 * 60),
+            created_at_past: None,
+        }
+    }
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self { url: "sqlite://data/relay.db".into(), readers: 10, durability: Durability::Full }
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self { log: "info".into(), log_format: LogFormat::Text, otlp_endpoint: String::new() }
+    }
+}
+
+/// A setting that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The named file is not there or can't be read.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// A value is wrong: says where it comes from, which key, and why.
+    #[error("{0}")]
+    Value(String),
+}
+
+impl Config {
+    /// Reads `file`, or [`DEFAULT_FILE`] if it exists, then the environment.
+    ///
+    /// # Errors
+    /// Names file or variable, key and reason of the first thing that is wrong.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let path = file.map_or_else(|| PathBuf::from(DEFAULT_FILE), Path::to_owned);
+        let mut figment = Figment::from(Serialized::defaults(Self::default()));
+        match std::fs::read_to_string(&path) {
+            // Read once here, so that a file that can't be read is an error and no empty file.
+            Ok(text) => {
+                // Checked alone first: its own errors carry line and column.
+                toml::from_str::<toml::Table>(&text).map_err(|error| {
+                    ConfigError::Value(format!("{}: {}", path.display(), error.to_string().trim()))
+                })?;
+                figment = figment.merge(Toml::file(&path));
+            }
+            Err(error) if file.is_none() && error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ConfigError::File { path, error }),
+        }
+        let sections = Env::prefixed("BUZZ_").filter(|key| key.as_str().contains("__"));
+        let config: Self =
+            figment.merge(sections.split("__")).extract().map_err(|error| describe(&error))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The bounds that types don't hold.
+    fn check(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("server.max_frame_bytes", self.server.max_frame_bytes),
+            ("server.max_connections", self.server.max_connections),
+            ("server.handler_permits", self.server.handler_permits),
+            ("server.send_queue", self.server.send_queue),
+            ("limits.max_subscriptions", self.limits.max_subscriptions),
+            ("limits.max_filters", self.limits.max_filters),
+            ("limits.max_subid_length", self.limits.max_subid_length),
+            ("database.readers", self.database.readers),
+        ];
+        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError::Value(format!("{key}: must be at least 1")));
+        }
+        let url = &self.server.url;
+        if !url.starts_with("ws://") && !url.starts_with("wss://") {
+            let why = format!("server.url: `{url}` does not start with ws:// or wss://");
+            return Err(ConfigError::Value(why));
+        }
+        if let Err(error) = crate::telemetry::parse_filter(&self.telemetry.log) {
+            return Err(ConfigError::Value(format!("telemetry.log: {error}")));
+        }
+        Ok(())
+    }
+
+    /// As TOML, secrets masked.
+    ///
+    /// # Errors
+    /// When a value can't be written as TOML; none of today's can't.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        let mut shown = self.clone();
+        shown.database.url = mask_password(&shown.database.url);
+        toml::to_string(&shown)
+    }
+
+    /// What the connections are told.
+    pub fn settings(&self) -> Settings {
+        let limits = &self.limits;
+        Settings {
+            limits: Limits {
+                max_subscriptions: limits.max_subscriptions,
+                max_filters: limits.max_filters,
+                max_limit: limits.max_limit,
+                max_subid_length: limits.max_subid_length,
+                max_event_tags: limits.max_event_tags,
+                created_at_future_secs: limits.created_at_future.as_secs(),
+                created_at_past_secs: limits.created_at_past.map(|past| past.as_secs()),
+            },
+            relay_url: self.server.url.clone(),
+            max_frame_bytes: self.server.max_frame_bytes,
+            send_queue: self.server.send_queue,
+            auth_required: self.auth.required,
+        }
+    }
+}
+
+/// Where a wrong value comes from, its key, and why it is wrong.
+fn describe(error: &figment::Error) -> ConfigError {
+    let lines = error.clone().into_iter().map(|error| {
+        let from_env = error.metadata.as_ref().is_some_and(|from| from.name.contains("environment"));
+        let key = error.path.join(".");
+        let place = match error.metadata.as_ref().and_then(|from| from.source.as_ref()) {
+            _ if from_env => format!("environment variable BUZZ_{}", error.path.join("__").to_uppercase()),
+            Some(source) => format!("{source}"),
+            None => "configuration".into(),
+        };
+        match key.as_str() {
+            "" => format!("{place}: {}", error.kind),
+            key => format!("{place}: {key}: {}", error.kind),
+        }
+    });
+    ConfigError::Value(lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

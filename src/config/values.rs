@@ -1,0 +1,94 @@
+//! Values that TOML and the environment have no type for.
+
+/// A duration such as `"5s"`.
+pub(crate) mod duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(&humantime::format_duration(*value))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+        let parsed = humantime::parse_duration(text);
+        parsed.map_err(|error| format!("`{text}` is no duration such as \"5s\" or \"15m\": {error}"))
+    }
+}
+
+/// A duration, or the empty string for none.
+pub(crate) mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::duration::serialize(value, out),
+            None => out.serialize_str(""),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let text = String::deserialize(from)?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        super::duration::parse(&text).map(Some).map_err(D::Error::custom)
+    }
+}
+
+/// A text that the environment may have turned into a number or a truth value.
+pub(crate) mod text {
+    use std::fmt;
+
+    use serde::{Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(value: &str, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(value)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+        struct Scalar;
+        impl de::Visitor<'_> for Scalar {
+            type Value = String;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<String, E> {
+                Ok(text.to_owned())
+            }
+            fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+                Ok(number.to_string())
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+                Ok(number.to_string())
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<String, E> {
+                Ok(value.to_string())
+            }
+        }
+        from.deserialize_any(Scalar)
+    }
+}
+
+/// Replaces the password of a URL by `***`.
+pub fn mask_password(url: &str) -> String {
+    let masked = || {
+        let (scheme, rest) = url.split_once("://")?;
+        let authority = rest.split(['/', '?']).next()?;
+        let (user_and_password, host) = authority.rsplit_once('@')?;
+        let (user, _) = user_and_password.split_once(':')?;
+        Some(format!("{scheme}://{user}:***@{host}{}", &rest[authority.len()..]))
+    };
+    masked().unwrap_or_else(|| url.to_owned())
+}

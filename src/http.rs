@@ -1,0 +1,5 @@
+//! The way in: the public port (WebSocket, NIP-11) and the admin port (metrics and health).
+
+pub mod admin;
+pub mod nip11;
+pub mod public;

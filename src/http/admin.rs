@@ -1,0 +1,57 @@
+//! The admin port: `/metrics` for Prometheus, `/livez` and `/readyz` for whoever restarts relays.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use actix_web::{
+    HttpResponse,
+    web::{self, Data, ServiceConfig},
+};
+use buzz_actors::{db_reader::Ping, rooms::Rooms};
+use metrics_exporter_prometheus::PrometheusHandle;
+
+/// The database must answer within this time.
+const READY_WITHIN: Duration = Duration::from_secs(1);
+
+/// What the handlers share.
+pub struct Admin {
+    /// The rooms that must answer.
+    pub rooms: Arc<Rooms>,
+    /// What `/metrics` shows.
+    pub metrics: PrometheusHandle,
+    /// Set when a shutdown begins.
+    pub draining: AtomicBool,
+}
+
+/// The routes.
+pub fn routes(config: &mut ServiceConfig) {
+    config
+        .route("/metrics", web::get().to(metrics))
+        .route("/livez", web::get().to(livez))
+        .route("/readyz", web::get().to(readyz));
+}
+
+async fn metrics(admin: Data<Admin>) -> HttpResponse {
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(admin.metrics.render())
+}
+
+async fn livez() -> HttpResponse {
+    HttpResponse::Ok().body("ok\n")
+}
+
+async fn readyz(admin: Data<Admin>) -> HttpResponse {
+    let not_ready = |why: &str| HttpResponse::ServiceUnavailable().body(format!("{why}\n"));
+    if admin.draining.load(Ordering::Acquire) {
+        return not_ready("draining");
+    }
+    match admin.rooms.reader.send(Ping).timeout(READY_WITHIN).await {
+        Ok(Ok(())) => HttpResponse::Ok().body("ok\n"),
+        Ok(Err(error)) => not_ready(&error.to_string()),
+        Err(_) => not_ready("the database does not answer"),
+    }
+}

@@ -1,0 +1,63 @@
+//! The relay information document (NIP-11), from the values that are enforced.
+
+use buzz_actors::rooms::Settings;
+use serde::Serialize;
+
+/// The NIPs this relay implements.
+pub const SUPPORTED_NIPS: [u16; 7] = [1, 9, 11, 40, 42, 45, 70];
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    name: &'static str,
+    description: &'static str,
+    supported_nips: [u16; 7],
+    software: &'static str,
+    version: &'static str,
+    limitation: Limitation,
+}
+
+#[derive(Debug, Serialize)]
+struct Limitation {
+    max_message_length: usize,
+    max_subscriptions: usize,
+    max_filters: usize,
+    max_limit: u64,
+    default_limit: u64,
+    max_subid_length: usize,
+    max_event_tags: usize,
+    created_at_upper_limit: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at_lower_limit: Option<u64>,
+    auth_required: bool,
+    payment_required: bool,
+    restricted_writes: bool,
+}
+
+impl Document {
+    /// The document for these settings.
+    pub fn new(settings: &Settings) -> Self {
+        let limits = &settings.limits;
+        Self {
+            name: "buzz-relay",
+            description: "A Nostr relay for a team's chat",
+            supported_nips: SUPPORTED_NIPS,
+            software: env!("CARGO_PKG_REPOSITORY"),
+            version: env!("CARGO_PKG_VERSION"),
+            limitation: Limitation {
+                max_message_length: settings.max_frame_bytes,
+                max_subscriptions: limits.max_subscriptions,
+                max_filters: limits.max_filters,
+                max_limit: limits.max_limit,
+                default_limit: limits.max_limit,
+                max_subid_length: limits.max_subid_length,
+                max_event_tags: limits.max_event_tags,
+                created_at_upper_limit: limits.created_at_future_secs,
+                created_at_lower_limit: limits.created_at_past_secs,
+                auth_required: settings.auth_required,
+                payment_required: false,
+                restricted_writes: settings.auth_required,
+            },
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! buzz-relay: a Nostr relay whose rooms are actors.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`cli`] | arguments and subcommands |
+//! | [`config`] | every setting once |
+//! | [`app`] | starts the rooms, downstream first; stops them in the other order |
+//! | [`http`] | the way in: upgrade, NIP-11, admin endpoints |
+//! | [`store`] | events in SQLite |
+//! | [`telemetry`] | logs, traces, metrics exporter |
+//!
+//! The rooms themselves are the crate `buzz-actors`.
+
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod http;
+pub mod store;
+pub mod telemetry;

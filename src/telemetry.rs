@@ -1,0 +1,126 @@
+//! Logs, traces and the metrics exporter.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use buzz_actors::metrics::{BATCH_BUCKETS, SECONDS_BUCKETS, WRITE_BATCH_EVENTS};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, hyper::HyperClient};
+use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use tokio::runtime::Runtime;
+use tracing_subscriber::{
+    EnvFilter, Layer, filter::ParseError, layer::SubscriberExt, util::SubscriberInitExt,
+};
+
+use crate::config::{LogFormat, Telemetry as Settings};
+
+/// Reads a log setting.
+///
+/// # Errors
+/// When it is neither a level nor a list of directives.
+pub fn parse_filter(log: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().parse(log)
+}
+
+/// Keeps the trace exporter alive; flushes it at the end.
+pub struct Telemetry {
+    traces: Option<(SdkTracerProvider, Runtime)>,
+}
+
+/// Starts logs, and traces where an endpoint is set. Logs go to stderr.
+///
+/// # Errors
+/// When the filter or the endpoint is wrong.
+pub fn start(settings: &Settings) -> Result<Telemetry> {
+    let filter = parse_filter(&settings.log).context("telemetry.log")?;
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match settings.log_format {
+        LogFormat::Text => lines.with_ansi(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let traces = match settings.otlp_endpoint.as_str() {
+        "" => None,
+        endpoint => Some(trace_exporter(endpoint).context("telemetry.otlp_endpoint")?),
+    };
+    // Spans are made only where someone collects them: the log filter must not see them.
+    let spans = traces.as_ref().map(|(provider, _)| {
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("buzz-relay"));
+        layer.with_filter(tracing_subscriber::filter::filter_fn(|meta| {
+            meta.is_span() && meta.target().starts_with("buzz_")
+        }))
+    });
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).init();
+    Ok(Telemetry { traces })
+}
+
+impl Telemetry {
+    /// Sends what traces are left; waits at most two seconds.
+    pub fn shutdown(self) {
+        if let Some((provider, runtime)) = self.traces {
+            if let Err(error) = provider.shutdown_with_timeout(Duration::from_secs(2)) {
+                tracing::warn!(%error, "the last traces were not sent");
+            }
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn trace_exporter(endpoint: &str) -> Result<(SdkTracerProvider, Runtime)> {
+    // The batch processor calls the client from a thread without a reactor, so the requests run
+    // on a runtime of their own, which outlives the actors.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("traces")
+        .enable_all()
+        .build()?;
+    let client = {
+        let _in_runtime = runtime.enter();
+        HyperClient::with_default_connector(Duration::from_secs(5), None)
+    };
+    let client = OnRuntime { client: Arc::new(client), runtime: runtime.handle().clone() };
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_http()
+        .with_http_client(client)
+        .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+        .build()?;
+    let provider = SdkTracerProvider::builder()
+        .with_resource(Resource::builder().with_service_name("buzz-relay").build())
+        .with_batch_exporter(exporter)
+        .build();
+    Ok((provider, runtime))
+}
+
+#[derive(Debug)]
+struct OnRuntime {
+    client: Arc<HyperClient>,
+    runtime: tokio::runtime::Handle,
+}
+
+#[async_trait::async_trait]
+impl HttpClient for OnRuntime {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let client = Arc::clone(&self.client);
+        self.runtime.spawn(async move { client.send_bytes(request).await }).await?
+    }
+}
+
+/// Installs the metrics recorder.
+///
+/// # Errors
+/// When one is installed already.
+pub fn install_metrics() -> Result<PrometheusHandle> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets(&SECONDS_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Full(WRITE_BATCH_EVENTS.into()), &BATCH_BUCKETS)?
+        .install_recorder()?;
+    metrics::gauge!(
+        "buzz_build_info",
+        "version" => env!("CARGO_PKG_VERSION"),
+        "commit" => option_env!("BUZZ_COMMIT").unwrap_or("unknown")
+    )
+    .set(1.0);
+    metrics::describe_gauge!("buzz_build_info", "The running version.");
+    Ok(handle)
+}
