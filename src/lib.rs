@@ -1,0 +1,3 @@
+//! The relay's adapters: what the rooms of `buzz-actors` need from outside.
+
+pub mod store;
