@@ -39,7 +39,9 @@ const CLOSING: Duration = Duration::from_millis(200);
 const SPARE_SOCKETS: usize = 1024;
 
 fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
@@ -110,7 +112,9 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     };
     let verifier = {
         let (writer, metrics) = (writer.clone(), metrics.clone());
-        SyncArbiter::start(cores(), move || Verifier::new(writer.clone(), metrics.clone()))
+        SyncArbiter::start(cores(), move || {
+            Verifier::new(writer.clone(), metrics.clone())
+        })
     };
     Ok(Rooms {
         verifier,
@@ -143,7 +147,9 @@ fn start_public(config: &Config, rooms: Arc<Rooms>) -> Result<(ServerHandle, Soc
     let public = Data::new(Public::new(rooms)?);
     let address = config.server.listen;
     let server = HttpServer::new(move || {
-        App::new().app_data(public.clone()).configure(public::routes)
+        App::new()
+            .app_data(public.clone())
+            .configure(public::routes)
     })
     .on_connect(public::on_connect)
     .workers(cores())
@@ -153,7 +159,10 @@ fn start_public(config: &Config, rooms: Arc<Rooms>) -> Result<(ServerHandle, Soc
     .disable_signals()
     .bind(address)
     .with_context(|| format!("server.listen: {address}"))?;
-    Ok(run(server.addrs().first().copied().unwrap_or(address), server.run()))
+    Ok(run(
+        server.addrs().first().copied().unwrap_or(address),
+        server.run(),
+    ))
 }
 
 fn start_admin(config: &Config, admin: Data<Admin>) -> Result<(ServerHandle, SocketAddr)> {
@@ -164,7 +173,10 @@ fn start_admin(config: &Config, admin: Data<Admin>) -> Result<(ServerHandle, Soc
             .disable_signals()
             .bind(address)
             .with_context(|| format!("server.admin_listen: {address}"))?;
-    Ok(run(server.addrs().first().copied().unwrap_or(address), server.run()))
+    Ok(run(
+        server.addrs().first().copied().unwrap_or(address),
+        server.run(),
+    ))
 }
 
 fn run(address: SocketAddr, server: actix_web::dev::Server) -> (ServerHandle, SocketAddr) {
@@ -188,7 +200,14 @@ async fn shut_down(config: &Config, rooms: &Rooms, admin: &Admin, public: &Serve
     admin.draining.store(true, Ordering::Release);
     // No new sockets; those that are open are closed one by one, what is in work answered.
     public.pause().await;
-    if rooms.roster.send(Drain { over: config.server.drain }).await.is_err() {
+    if rooms
+        .roster
+        .send(Drain {
+            over: config.server.drain,
+        })
+        .await
+        .is_err()
+    {
         tracing::error!("the roster is gone: sockets are closed all at once");
     }
     if rooms.writer.send(Settle).await.is_err() {
@@ -204,7 +223,10 @@ async fn shut_down(config: &Config, rooms: &Rooms, admin: &Admin, public: &Serve
 /// When the database can't be opened or migrated.
 pub fn migrate(config: &Config) -> Result<()> {
     open_store(config)?;
-    println!("{}: up to date", crate::config::mask_password(&config.database.url));
+    println!(
+        "{}: up to date",
+        crate::config::mask_password(&config.database.url)
+    );
     Ok(())
 }
 

@@ -162,13 +162,21 @@ impl Default for LimitSettings {
 
 impl Default for Database {
     fn default() -> Self {
-        Self { url: "sqlite://data/relay.db".into(), readers: 10, durability: Durability::Full }
+        Self {
+            url: "sqlite://data/relay.db".into(),
+            readers: 10,
+            durability: Durability::Full,
+        }
     }
 }
 
 impl Default for Telemetry {
     fn default() -> Self {
-        Self { log: "info".into(), log_format: LogFormat::Text, otlp_endpoint: String::new() }
+        Self {
+            log: "info".into(),
+            log_format: LogFormat::Text,
+            otlp_endpoint: String::new(),
+        }
     }
 }
 
@@ -209,8 +217,10 @@ impl Config {
             Err(error) => return Err(ConfigError::File { path, error }),
         }
         let sections = Env::prefixed("BUZZ_").filter(|key| key.as_str().contains("__"));
-        let config: Self =
-            figment.merge(sections.split("__")).extract().map_err(|error| describe(&error))?;
+        let config: Self = figment
+            .merge(sections.split("__"))
+            .extract()
+            .map_err(|error| describe(&error))?;
         config.check()?;
         Ok(config)
     }
@@ -275,10 +285,20 @@ impl Config {
 /// Where a wrong value comes from, its key, and why it is wrong.
 fn describe(error: &figment::Error) -> ConfigError {
     let lines = error.clone().into_iter().map(|error| {
-        let from_env = error.metadata.as_ref().is_some_and(|from| from.name.contains("environment"));
+        let from_env = error
+            .metadata
+            .as_ref()
+            .is_some_and(|from| from.name.contains("environment"));
         let key = error.path.join(".");
-        let place = match error.metadata.as_ref().and_then(|from| from.source.as_ref()) {
-            _ if from_env => format!("environment variable BUZZ_{}", error.path.join("__").to_uppercase()),
+        let place = match error
+            .metadata
+            .as_ref()
+            .and_then(|from| from.source.as_ref())
+        {
+            _ if from_env => format!(
+                "environment variable BUZZ_{}",
+                error.path.join("__").to_uppercase()
+            ),
             Some(source) => format!("{source}"),
             None => "configuration".into(),
         };

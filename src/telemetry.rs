@@ -51,7 +51,10 @@ pub fn start(settings: &Settings) -> Result<Telemetry> {
             meta.is_span() && meta.target().starts_with("buzz_")
         }))
     });
-    tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).init();
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .with(spans)
+        .init();
     Ok(Telemetry { traces })
 }
 
@@ -79,7 +82,10 @@ fn trace_exporter(endpoint: &str) -> Result<(SdkTracerProvider, Runtime)> {
         let _in_runtime = runtime.enter();
         HyperClient::with_default_connector(Duration::from_secs(5), None)
     };
-    let client = OnRuntime { client: Arc::new(client), runtime: runtime.handle().clone() };
+    let client = OnRuntime {
+        client: Arc::new(client),
+        runtime: runtime.handle().clone(),
+    };
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
         .with_http_client(client)
@@ -102,7 +108,9 @@ struct OnRuntime {
 impl HttpClient for OnRuntime {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let client = Arc::clone(&self.client);
-        self.runtime.spawn(async move { client.send_bytes(request).await }).await?
+        self.runtime
+            .spawn(async move { client.send_bytes(request).await })
+            .await?
     }
 }
 

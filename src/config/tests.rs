@@ -22,14 +22,20 @@ fn every_key_of_the_sample_file_has_a_comment_line() {
 #[test]
 fn the_effective_configuration_is_valid_and_complete() {
     let text = Config::default().to_toml().expect("toml");
-    assert_eq!(toml::from_str::<Config>(&text).expect("parses"), Config::default());
+    assert_eq!(
+        toml::from_str::<Config>(&text).expect("parses"),
+        Config::default()
+    );
 }
 
 #[test]
 fn passwords_are_masked() {
     for (url, shown) in [
         ("postgres://u:p@host/db", "postgres://u:***@host/db"),
-        ("postgres://u:p@x@host:1/db?a=b", "postgres://u:***@host:1/db?a=b"),
+        (
+            "postgres://u:p@x@host:1/db?a=b",
+            "postgres://u:***@host:1/db?a=b",
+        ),
         ("postgres://u@host/db", "postgres://u@host/db"),
         ("sqlite://data/relay.db", "sqlite://data/relay.db"),
     ] {

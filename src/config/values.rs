@@ -16,7 +16,8 @@ pub(crate) mod duration {
 
     pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         let parsed = humantime::parse_duration(text);
-        parsed.map_err(|error| format!("`{text}` is no duration such as \"5s\" or \"15m\": {error}"))
+        parsed
+            .map_err(|error| format!("`{text}` is no duration such as \"5s\" or \"15m\": {error}"))
     }
 }
 
@@ -43,7 +44,9 @@ pub(crate) mod optional_duration {
         if text.is_empty() {
             return Ok(None);
         }
-        super::duration::parse(&text).map(Some).map_err(D::Error::custom)
+        super::duration::parse(&text)
+            .map(Some)
+            .map_err(D::Error::custom)
     }
 }
 
@@ -88,7 +91,10 @@ pub fn mask_password(url: &str) -> String {
         let authority = rest.split(['/', '?']).next()?;
         let (user_and_password, host) = authority.rsplit_once('@')?;
         let (user, _) = user_and_password.split_once(':')?;
-        Some(format!("{scheme}://{user}:***@{host}{}", &rest[authority.len()..]))
+        Some(format!(
+            "{scheme}://{user}:***@{host}{}",
+            &rest[authority.len()..]
+        ))
     };
     masked().unwrap_or_else(|| url.to_owned())
 }

@@ -37,7 +37,9 @@ pub fn routes(config: &mut ServiceConfig) {
 }
 
 async fn metrics(admin: Data<Admin>) -> HttpResponse {
-    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(admin.metrics.render())
+    HttpResponse::Ok()
+        .content_type("text/plain; version=0.0.4")
+        .body(admin.metrics.render())
 }
 
 async fn livez() -> HttpResponse {

@@ -42,7 +42,11 @@ impl Public {
     /// When the information document can't be written as JSON; it always can.
     pub fn new(rooms: Arc<Rooms>) -> serde_json::Result<Self> {
         let information = serde_json::to_string(&Document::new(&rooms.settings))?;
-        Ok(Self { rooms, information, next_connection: AtomicU64::new(1) })
+        Ok(Self {
+            rooms,
+            information,
+            next_connection: AtomicU64::new(1),
+        })
     }
 }
 
@@ -56,7 +60,12 @@ async fn root(
     payload: Payload,
     public: Data<Public>,
 ) -> Result<HttpResponse, Error> {
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let header = |name| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
     if header(UPGRADE).is_some() {
         upgrade(&request, payload, &public)
     } else if header(ACCEPT).is_some_and(|accept| accept.contains("application/nostr+json")) {
@@ -70,7 +79,9 @@ async fn root(
         let url = &public.rooms.settings.relay_url;
         Ok(HttpResponse::Ok()
             .content_type("text/plain; charset=utf-8")
-            .body(format!("This is a Nostr relay (buzz-relay). Point a Nostr client at {url}\n")))
+            .body(format!(
+                "This is a Nostr relay (buzz-relay). Point a Nostr client at {url}\n"
+            )))
     }
 }
 
@@ -99,7 +110,9 @@ fn upgrade(
 
 /// Sets a new socket's options: called for each before its first byte.
 pub fn on_connect(socket: &dyn Any, _: &mut Extensions) {
-    let Some(stream) = socket.downcast_ref::<TcpStream>() else { return };
+    let Some(stream) = socket.downcast_ref::<TcpStream>() else {
+        return;
+    };
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new()
         .with_time(STALLED)

@@ -115,7 +115,13 @@ struct Login {
 
 impl Connection {
     fn new(opening: Opening) -> Self {
-        let Opening { number, peer, challenge, slot, rooms } = opening;
+        let Opening {
+            number,
+            peer,
+            challenge,
+            slot,
+            rooms,
+        } = opening;
         Self {
             number,
             peer,

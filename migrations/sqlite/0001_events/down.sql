@@ -1,0 +1,3 @@
+DROP TABLE last_batch;
+DROP TABLE entry;
+DROP TABLE event;

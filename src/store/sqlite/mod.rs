@@ -1,0 +1,164 @@
+//! The store on SQLite, through plain Diesel on the calling thread. One file, in WAL mode: one
+//! connection writes while others read. A connection that failed is replaced on its next use.
+
+mod merge;
+mod reader;
+mod statement;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use buzz_actors::ports::{EventStore, StoreError, StoreReader, StoreWriter};
+use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+
+use self::{reader::SqliteReader, writer::SqliteWriter};
+use super::{Durability, batch::BrokenRow};
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
+
+/// A database file.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    path: PathBuf,
+    durability: Durability,
+}
+
+impl SqliteStore {
+    /// Opens the database, creating the file, its directory and its tables where needed.
+    ///
+    /// # Errors
+    /// When it can't; the text names the path.
+    pub fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+        if path.as_os_str().is_empty() || path == Path::new(":memory:") {
+            return Err(StoreError::Failed(format!(
+                "{:?} is not a file: several connections share the database, so it must be one",
+                path.display().to_string()
+            )));
+        }
+        let store = Self {
+            path: path.to_owned(),
+            durability,
+        };
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| store.unavailable(&error))?;
+        }
+        store.connect_writer()?;
+        Ok(store)
+    }
+
+    fn unavailable(&self, error: &dyn std::fmt::Display) -> StoreError {
+        StoreError::Unavailable(format!("{}: {error}", self.path.display()))
+    }
+
+    fn connect(&self, pragmas: &str) -> Result<SqliteConnection, StoreError> {
+        let path = self.path.to_str();
+        let path = path.ok_or_else(|| self.unavailable(&"the path is not UTF-8"))?;
+        let mut connection =
+            SqliteConnection::establish(path).map_err(|error| self.unavailable(&error))?;
+        // Waits for a lock rather than failing: another process may be reading or importing.
+        let common = "PRAGMA busy_timeout = 5000; PRAGMA temp_store = MEMORY; \
+                      PRAGMA mmap_size = 8589934592;";
+        let setup = connection.batch_execute(common);
+        let setup = setup.and_then(|()| connection.batch_execute(pragmas));
+        setup.map_err(|error| self.error(&Error::from(error)))?;
+        Ok(connection)
+    }
+
+    fn connect_writer(&self) -> Result<SqliteConnection, StoreError> {
+        let synchronous = match self.durability {
+            Durability::Full => "FULL",
+            Durability::Normal => "NORMAL",
+        };
+        // A large cache and rare checkpoints: a page that many batches change is read once and
+        // written back once.
+        let mut connection = self.connect(&format!(
+            "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; \
+             PRAGMA cache_size = -262144; PRAGMA wal_autocheckpoint = 20000; \
+             PRAGMA journal_size_limit = 100000000;"
+        ))?;
+        connection
+            .run_pending_migrations(MIGRATIONS)
+            .map_err(|error| self.unavailable(&format!("migration failed: {error}")))?;
+        Ok(connection)
+    }
+
+    fn connect_reader(&self) -> Result<SqliteConnection, StoreError> {
+        self.connect("PRAGMA query_only = 1; PRAGMA cache_size = -8192;")
+    }
+
+    /// Errors that time or an operator can mend are told apart from those that repeat.
+    fn error(&self, error: &Error) -> StoreError {
+        let text = format!("{}: {error}", self.path.display());
+        // Diesel keeps SQLite's message and drops its code.
+        let passing = [
+            "is full",
+            "disk I/O error",
+            "unable to open",
+            "is locked",
+            "readonly database",
+        ];
+        if passing.iter().any(|sign| text.contains(sign)) {
+            StoreError::Unavailable(text)
+        } else {
+            StoreError::Failed(text)
+        }
+    }
+}
+
+impl EventStore for SqliteStore {
+    fn writer(&self) -> Result<Box<dyn StoreWriter>, StoreError> {
+        Ok(Box::new(SqliteWriter::open(self.clone())?))
+    }
+
+    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError> {
+        Ok(Box::new(SqliteReader::open(self.clone())?))
+    }
+}
+
+/// What goes wrong inside a connection.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Sql(#[from] diesel::result::Error),
+    #[error(transparent)]
+    Row(#[from] BrokenRow),
+}
+
+/// A connection that is given up when it fails and opened anew when it is needed next.
+struct Held {
+    store: SqliteStore,
+    connect: fn(&SqliteStore) -> Result<SqliteConnection, StoreError>,
+    connection: Option<SqliteConnection>,
+}
+
+impl Held {
+    fn open(
+        store: SqliteStore,
+        connect: fn(&SqliteStore) -> Result<SqliteConnection, StoreError>,
+    ) -> Result<Self, StoreError> {
+        let connection = Some(connect(&store)?);
+        Ok(Self {
+            store,
+            connect,
+            connection,
+        })
+    }
+
+    fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut SqliteConnection) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => (self.connect)(&self.store)?,
+        };
+        // Not put back after an error: dropping it also rolls back what it left open.
+        let result = work(&mut connection).map_err(|error| self.store.error(&error))?;
+        self.connection = Some(connection);
+        Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests;

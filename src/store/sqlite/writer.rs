@@ -1,0 +1,196 @@
+//! The connection that writes: looks up what a batch needs to know with few statements, lets
+//! `batch` decide, and carries its plan out in one transaction.
+
+use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
+
+use buzz_actors::ports::{Outcome, StoreError, StoreWriter};
+use buzz_protocol::VerifiedEvent;
+use diesel::{QueryResult, SqliteConnection};
+
+use super::{
+    Held, SqliteStore,
+    statement::{
+        AtPositions, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch, NOTHING, OfKeys,
+        RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
+        Value::{self, Int, Null, Text},
+        list,
+    },
+};
+use crate::store::{
+    batch::{self, Incoming, Lookup, NewRow, Plan, StoredRow},
+    keys,
+};
+
+/// Deletions of one thing that are read: one is enough, more make up for keys that collide.
+const DELETIONS_READ: usize = 4;
+
+pub(super) struct SqliteWriter {
+    held: Held,
+}
+
+impl SqliteWriter {
+    pub(super) fn open(store: SqliteStore) -> Result<Self, StoreError> {
+        let held = Held::open(store, SqliteStore::connect_writer)?;
+        Ok(Self { held })
+    }
+
+    /// [`StoreWriter::store`], for events that need not be signed.
+    pub(super) fn write(
+        &mut self,
+        events: &[Incoming<'_>],
+        batch: u64,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let batch = i64::try_from(batch).unwrap_or(i64::MAX);
+        self.held.with(|connection| {
+            connection.immediate_transaction(|connection| {
+                let stored = look_up(connection, &Lookup::of(events))?;
+                let plan = batch::plan(events, &stored, batch)?;
+                if !plan.is_empty() {
+                    carry_out(connection, &plan)?;
+                    Statement::<SetLastBatch, 0>::new(vec![Int(batch)]).execute(connection)?;
+                }
+                Ok(plan.outcomes)
+            })
+        })
+    }
+}
+
+impl StoreWriter for SqliteWriter {
+    fn store(
+        &mut self,
+        events: &[Arc<VerifiedEvent>],
+        batch: u64,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let incoming = events.iter().map(|event| Incoming {
+            event,
+            json: event.json(),
+        });
+        self.write(&incoming.collect::<Vec<_>>(), batch)
+    }
+
+    fn last_batch(&mut self) -> Result<u64, StoreError> {
+        self.held.with(|connection| {
+            let mut batch = 0;
+            Statement::<LastBatch, 0>::new(vec![]).for_each(connection, |row| {
+                batch = row.int(0).unwrap_or(0).unsigned_abs();
+                ControlFlow::Continue(())
+            })?;
+            Ok(batch)
+        })
+    }
+
+    fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
+        let now = Int(i64::try_from(now).unwrap_or(i64::MAX));
+        let max = Int(i64::try_from(max).unwrap_or(i64::MAX));
+        self.held.with(|connection| {
+            connection.immediate_transaction(|connection| {
+                let mut rows = Vec::new();
+                Statement::<Expired, 0>::new(vec![now, max]).for_each(connection, |row| {
+                    rows.push(stored_row(row));
+                    ControlFlow::Continue(())
+                })?;
+                let mut plan = Plan::default();
+                for row in &rows {
+                    plan.remove(row, &mut Vec::new())?;
+                }
+                carry_out(connection, &plan)?;
+                Ok(rows.len())
+            })
+        })
+    }
+}
+
+fn stored_row(row: &Row<'_, '_>) -> StoredRow {
+    StoredRow {
+        position: row.int(0).unwrap_or_default(),
+        batch: row.int(1).unwrap_or_default(),
+        expires_at: row.int(2),
+        json: row.text(3, str::to_owned),
+    }
+}
+
+fn look_up(connection: &mut SqliteConnection, lookup: &Lookup) -> QueryResult<Vec<StoredRow>> {
+    let mut rows = Vec::new();
+    let mut known = HashSet::new();
+    list::<InBlocks>(connection, &lookup.blocks, |row| {
+        let row = stored_row(row);
+        if known.insert(row.position) {
+            rows.push(row);
+        }
+        ControlFlow::Continue(())
+    })?;
+    let mut entries = Vec::new();
+    list::<OfKeys>(connection, &lookup.keys, |row| {
+        if let (Some(key), Some(position)) = (row.int(0), row.int(1)) {
+            entries.push((key, position));
+        }
+        ControlFlow::Continue(())
+    })?;
+    // The newest first: it is the newest deletion of an address that counts.
+    entries.sort_unstable_by(|a, b| b.cmp(a));
+    let mut positions: Vec<i64> = Vec::new();
+    for of_key in entries.chunk_by(|a, b| a.0 == b.0) {
+        let most = if keys::is_deletion(of_key[0].0) {
+            DELETIONS_READ
+        } else {
+            usize::MAX
+        };
+        let new = of_key.iter().take(most).map(|entry| entry.1);
+        positions.extend(new.filter(|position| known.insert(*position)));
+    }
+    list::<AtPositions>(connection, &positions, |row| {
+        rows.push(stored_row(row));
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+fn carry_out(connection: &mut SqliteConnection, plan: &Plan<'_>) -> QueryResult<()> {
+    for positions in plan.removed.chunks(32) {
+        let padding = std::iter::repeat_n(&NOTHING, 32 - positions.len());
+        let values = positions
+            .iter()
+            .chain(padding)
+            .map(|position| Int(*position));
+        Statement::<RemoveEvents, 32>::new(values.collect()).execute(connection)?;
+    }
+    for (key, position) in &plan.removed_entries {
+        Statement::<RemoveEntry, 0>::new(vec![Int(*key), Int(*position)]).execute(connection)?;
+    }
+    let (full, rest) = plan.rows.as_chunks::<32>();
+    for rows in full {
+        let values = rows.iter().flat_map(row_values).collect();
+        Statement::<InsertEvents, 32>::new(values).execute(connection)?;
+    }
+    for new in rest {
+        Statement::<InsertEvents, 1>::new(row_values(new).into()).execute(connection)?;
+    }
+    let (full, rest) = plan.entries.as_chunks::<128>();
+    for entries in full {
+        let values = entries.iter().flat_map(entry_values).collect();
+        Statement::<InsertEntries, 128>::new(values).execute(connection)?;
+    }
+    let (full, rest) = rest.as_chunks::<8>();
+    for entries in full {
+        let values = entries.iter().flat_map(entry_values).collect();
+        Statement::<InsertEntries, 8>::new(values).execute(connection)?;
+    }
+    for new in rest {
+        Statement::<InsertEntries, 1>::new(entry_values(new).into()).execute(connection)?;
+    }
+    Ok(())
+}
+
+fn row_values<'a>(row: &NewRow<'a>) -> [Value<'a>; 4] {
+    let expires_at = row.expires_at.map_or(Null, Int);
+    [
+        Int(row.position),
+        Int(row.batch),
+        expires_at,
+        Text(row.json),
+    ]
+}
+
+fn entry_values((key, position): &(i64, i64)) -> [Value<'static>; 2] {
+    [Int(*key), Int(*position)]
+}
