@@ -4,7 +4,7 @@
 use buzz_protocol::{Event, relay_frame::RelayFrame};
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay};
+use crate::support::{Author, Client, Relay, client::request};
 
 /// Enough stored events that reading them takes a while.
 async fn with_history(relay: &Relay, author: &Author) -> Client {
@@ -133,4 +133,33 @@ async fn a_replaced_subscription_gets_live_events_by_its_new_filters_only() {
     let reaction = author.event(7, "+").sign();
     client.accept(&reaction).await;
     assert_eq!(client.live().await, ("s".to_owned(), reaction));
+}
+
+#[tokio::test]
+async fn a_refused_request_ends_the_subscription_whose_id_it_takes() {
+    let relay = Relay::start().await;
+    let author = Author::new(1);
+    let mut client = Client::connect(&relay).await;
+    for bad in [
+        json!({"kinds": ["x"]}),
+        json!({"search": "x"}),
+        json!([{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}]),
+    ] {
+        client.subscribe("s", json!({"limit": 0})).await;
+        client.send(request("REQ", "s", bad.clone())).await;
+        let closed = client.next().await;
+        assert!(
+            matches!(&closed, RelayFrame::Closed { sub, .. } if sub == "s"),
+            "{closed:?}"
+        );
+        // CLOSED says that the subscription is over, so nothing more may come for it.
+        client
+            .subscribe("marker", json!({"kinds": [1], "limit": 0}))
+            .await;
+        let note = author.note(&bad.to_string()).sign();
+        client.accept(&note).await;
+        assert_eq!(client.live().await, ("marker".to_owned(), note));
+        assert_eq!(client.frames_so_far().await, [], "{bad}");
+        client.send(json!(["CLOSE", "marker"])).await;
+    }
 }

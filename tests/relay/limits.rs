@@ -96,8 +96,11 @@ async fn a_plain_request_is_told_that_this_is_a_relay() {
     let relay = Relay::start().await;
     let answer = http::get(relay.addr, "/").await;
     assert!(answer.status < 500, "{}", answer.status);
-    let missing = http::get(relay.addr, "/metrics").await;
-    assert_eq!(missing.status, 404, "metrics on the public port");
+    assert!(
+        answer.body.contains("ws://relay.test/chat"),
+        "{}",
+        answer.body
+    );
 }
 
 #[tokio::test]

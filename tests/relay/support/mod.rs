@@ -14,7 +14,7 @@ use std::{
 };
 
 pub(crate) use client::Client;
-pub(crate) use events::{Author, Draft};
+pub(crate) use events::Author;
 pub(crate) use relay::Relay;
 
 /// How long anything may take that should happen soon, on a busy machine.

@@ -9,7 +9,6 @@ use super::{Relay, http::UPGRADE, soon};
 
 pub(crate) const CONTINUATION: u8 = 0;
 pub(crate) const TEXT: u8 = 1;
-pub(crate) const BINARY: u8 = 2;
 pub(crate) const CLOSE: u8 = 8;
 pub(crate) const PING: u8 = 9;
 
