@@ -31,20 +31,21 @@ mod tests {
         limit_for(flag, NonZeroU64::new(ceiling)).map_or(0, NonZeroU64::get)
     }
 
-    /// Kills: the fifth taken as a quarter, or rounded up (5 of 9 would lose 2).
+    /// Kills: a quarter instead of a fifth; a fifth rounded up (9 readers would lose 2).
     #[test]
     fn a_fifth_of_the_readers_stays_free() {
         let ceilings = [5, 9, 10, 14, 15, 100].map(|readers| reader_ceiling(readers).get());
         assert_eq!(ceilings, [4, 8, 8, 12, 12, 80]);
     }
 
-    /// Kills: a fifth rounded up (one reader would leave none).
+    /// Kills: a quarter instead of a fifth (4 readers would lose 1); a fifth rounded up.
     #[test]
     fn one_reader_can_always_be_taken() {
         let ceilings = [0, 1, 2, 4].map(|readers| reader_ceiling(readers).get());
         assert_eq!(ceilings, [1, 1, 2, 4]);
     }
 
+    /// Kills: the ceiling whatever the flag says.
     #[test]
     fn a_positive_flag_under_the_ceiling_is_the_limit() {
         assert_eq!([1, 7, 8].map(|flag| limit(Some(flag), 8)), [1, 7, 8]);
@@ -56,14 +57,14 @@ mod tests {
         assert_eq!([9, i64::MAX].map(|flag| limit(Some(flag), 8)), [8, 8]);
     }
 
-    /// Kills: zero or a negative number taken as a limit of 1, or as no limit.
+    /// Kills: zero or a negative number taken as 1, or by its size; a missing flag as no limit.
     #[test]
     fn a_flag_that_names_no_limit_gives_the_ceiling() {
         let flags = [None, Some(0), Some(-1), Some(i64::MIN)];
         assert_eq!(flags.map(|flag| limit(flag, 8)), [8; 4]);
     }
 
-    /// Kills: a missing ceiling taken as 1, or as a refusal of every flag.
+    /// Kills: a missing ceiling taken as 1, or as a reason to ignore the flag.
     #[test]
     fn without_a_ceiling_only_a_positive_flag_limits() {
         let flags = [None, Some(0), Some(-1)];

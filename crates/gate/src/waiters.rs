@@ -59,8 +59,7 @@ impl<T: Copy + Eq + Hash, D: Copy> Waiters<T, D> {
     /// Takes out the one that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let ticket = self.first?;
-        self.remove(ticket);
-        Some(ticket)
+        self.remove(ticket).then_some(ticket)
     }
 
     /// The deadline of the one that has waited longest.

@@ -25,14 +25,15 @@ fn granted(grants: impl IntoIterator<Item = (char, Permit)>) -> String {
     grants.into_iter().map(|(ticket, _)| ticket).collect()
 }
 
-/// Kills: a gate that starts closed, or without its ceiling.
+/// Kills: a gate that starts at 1, or without a limit.
 #[test]
 fn a_new_gate_is_limited_by_its_ceiling() {
     assert_eq!(gate(2).limit(), NonZeroU64::new(2));
     assert_eq!(gate(0).limit(), None);
 }
 
-/// Kills: `<=` for `<` in `has_room`; `admit` that doesn't count.
+/// Kills: `<=` for `<` in `has_room`; `admit` that doesn't count; `acquire` that grants whenever nobody
+/// waits, or that forgets the waiter.
 #[test]
 fn admits_up_to_the_limit() {
     let mut gate = gate(2);
@@ -41,7 +42,7 @@ fn admits_up_to_the_limit() {
     assert_eq!((gate.in_flight(), gate.waiting()), (2, 1));
 }
 
-/// Kills: no limit read as a limit of 0.
+/// Kills: no limit read as no room, or as debt.
 #[test]
 fn admits_all_without_a_limit() {
     let mut gate = gate(0);
@@ -50,7 +51,7 @@ fn admits_all_without_a_limit() {
     assert_eq!(gate.debt(), 0);
 }
 
-/// Kills: `release` that doesn't grant, or that pops from the back.
+/// Kills: `release` that doesn't grant, or doesn't count; `pop` from the back.
 #[test]
 fn a_release_hands_its_room_to_the_longest_waiting() {
     let mut gate = gate(1);
@@ -61,7 +62,8 @@ fn a_release_hands_its_room_to_the_longest_waiting() {
     assert_eq!(granted(gate.release(held)), "c");
 }
 
-/// Kills: `give_up` that does nothing, or drops the links of the neighbours.
+/// Kills: `give_up` that does nothing, or frees a unit; `remove` without its `join`, or with one
+/// that drops those ahead; `join` without any of its four assignments.
 #[test]
 fn a_waiter_that_gives_up_is_passed_over() {
     let mut gate = gate(1);
@@ -88,7 +90,8 @@ fn giving_up_after_the_grant_leaves_the_permit_in_flight() {
     assert_eq!(granted(gate.release(on_its_way)), "b");
 }
 
-/// Kills: a lowered limit that grants, or that takes units out of flight.
+/// Kills: a lowered limit that grants, or that cuts what is in flight; `release` that grants
+/// without room; `debt` the wrong way round.
 #[test]
 fn lowering_cancels_nothing_and_admits_nothing() {
     let mut gate = gate(3);
@@ -111,7 +114,8 @@ fn raising_repays_debt_first() {
     assert_eq!((gate.in_flight(), gate.debt()), (4, 1));
 }
 
-/// Kills: `set_limit` that grants one at most, or none.
+/// Kills: `set_limit` that grants one at most, none, or without room; `push` that loses the queue or
+/// doesn't move its end; `grant_next` that counts before it finds a waiter.
 #[test]
 fn raising_grants_all_there_is_room_for_in_order() {
     let mut gate = gate(4);
