@@ -77,7 +77,7 @@ impl Naive {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     /// Kills every mutant that the unit tests list for `gate` and `waiters`, except the one of a
     /// foreign permit.
