@@ -208,7 +208,7 @@ fn check(ceiling: Option<u64>, patient: bool) {
 
 /// Kills every mutant that `tests.rs` lists, except four: a new gate that starts at 1, `give_up`
 /// that answers `true` to everyone, `push` without its `remove`, plain subtraction in `release`.
-/// Here only: `expire` that frees a unit for each ticket shed (`tests/naive.rs` kills it too).
+/// And one that no unit test sees: `expire` that frees a unit for each ticket it sheds.
 #[test]
 fn every_interleaving_keeps_the_rules_without_a_ceiling() {
     check(None, false);
