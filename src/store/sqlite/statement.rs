@@ -252,16 +252,16 @@ shapes! {
         HEAD: "SELECT key, position FROM entry WHERE key IN (",
         TAIL: ")",
     }
-    /// A page of one key's positions: key, upper bound, lower bound, number.
-    KeyPage {
+    /// One key's positions, newest first: key, upper bound, lower bound.
+    KeyPositions {
         HEAD: "SELECT position FROM entry WHERE key = ? AND position < ? AND position >= ? \
-            ORDER BY position DESC LIMIT ?",
+            ORDER BY position DESC",
         ROW: "",
     }
-    /// A page of all positions: upper bound, lower bound, number.
-    TimePage {
+    /// All positions, newest first: upper bound, lower bound.
+    AllPositions {
         HEAD: "SELECT position FROM event WHERE position < ? AND position >= ? \
-            ORDER BY position DESC LIMIT ?",
+            ORDER BY position DESC",
         ROW: "",
     }
     /// The highest position of each key, below an upper bound: first the bound, then the number and
@@ -278,11 +278,11 @@ shapes! {
         ROW: "",
     }
     InsertEvents {
-        HEAD: "INSERT INTO event (position, batch, expires_at, json) VALUES ",
+        HEAD: "INSERT OR FAIL INTO event (position, batch, expires_at, json) VALUES ",
         ROW: "(?,?,?,?)",
     }
     InsertEntries {
-        HEAD: "INSERT INTO entry (key, position) VALUES ",
+        HEAD: "INSERT OR FAIL INTO entry (key, position) VALUES ",
         ROW: "(?,?)",
     }
     RemoveEvents {
