@@ -54,12 +54,25 @@ impl<'a, S: Shape, const ROWS: usize> Statement<'a, S, ROWS> {
         mut take: impl FnMut(&Row<'_, '_>) -> ControlFlow<()>,
     ) -> QueryResult<()> {
         for row in connection.load(self)? {
+            #[cfg(test)]
+            ROWS_READ.with(|read| read.set(read.get() + 1));
             if take(&Row(row?)).is_break() {
                 break;
             }
         }
         Ok(())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    static ROWS_READ: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How many rows this thread's statements have yielded.
+#[cfg(test)]
+pub(super) fn rows_read() -> u64 {
+    ROWS_READ.get()
 }
 
 /// A row, whose columns are read in place.
