@@ -1,6 +1,8 @@
 //! Starts the rooms, downstream first, and stops them in the other order.
 
 use std::{
+    fs::File,
+    io::{BufReader, BufWriter},
     net::SocketAddr,
     path::Path,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
@@ -24,10 +26,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     config::Config,
+    export::{self, ExportError},
     http::{
         admin::{self, Admin},
         public::{self, Public},
     },
+    import::{self, ImportOptions},
     store, telemetry,
 };
 
@@ -230,18 +234,53 @@ pub fn migrate(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Stores the events of a JSON Lines file.
+/// Rejected lines whose reason is shown; the rest is counted.
+const REASONS_SHOWN: u64 = 20;
+
+/// Stores the events of a JSON Lines file, or of standard input where it is `-`; prints a summary.
 ///
 /// # Errors
 /// When the file can't be read or the database fails.
-pub fn import(_config: &Config, _file: &Path) -> Result<()> {
-    anyhow::bail!("pending merge")
+pub fn import(config: &Config, file: &Path) -> Result<()> {
+    let store = open_store(config)?;
+    let settings = config.settings();
+    let mut options = ImportOptions {
+        limits: settings.limits,
+        now: unix_now(),
+        max_line_bytes: settings.max_frame_bytes,
+        size_bytes: None,
+        reasons_shown: REASONS_SHOWN,
+    };
+    let mut reasons = std::io::stderr();
+    let imported = if file == Path::new("-") {
+        import::import(std::io::stdin().lock(), &*store, &options, &mut reasons)
+    } else {
+        let opened = File::open(file).with_context(|| file.display().to_string())?;
+        options.size_bytes = opened.metadata().ok().map(|meta| meta.len());
+        import::import(BufReader::new(opened), &*store, &options, &mut reasons)
+    };
+    println!("{}", imported.with_context(|| file.display().to_string())?);
+    Ok(())
 }
 
-/// Writes stored events as JSON Lines.
+/// Writes stored events to standard output as JSON Lines.
 ///
 /// # Errors
-/// When the filter is wrong or the database fails.
-pub fn export(_config: &Config, _filter: Option<&str>) -> Result<()> {
-    anyhow::bail!("pending merge")
+/// When the filter is wrong, or the output or the database fails.
+pub fn export(config: &Config, filter: Option<&str>) -> Result<()> {
+    let filter = filter
+        .map(serde_json::from_str)
+        .transpose()
+        .context("--filter")?;
+    let store = open_store(config)?;
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    match export::export(&*store, filter, unix_now(), &mut output) {
+        // Whoever reads has seen enough.
+        Err(ExportError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(count) => {
+            eprintln!("exported {count}");
+            Ok(())
+        }
+    }
 }

@@ -7,6 +7,7 @@
 //! | [`app`] | starts the rooms, downstream first; stops them in the other order |
 //! | [`http`] | the way in: upgrade, NIP-11, admin endpoints |
 //! | [`store`] | events in SQLite |
+//! | [`import`], [`export`] | JSON Lines in and out |
 //! | [`telemetry`] | logs, traces, metrics exporter |
 //!
 //! The rooms themselves are the crate `buzz-actors`.
@@ -14,6 +15,8 @@
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod export;
 pub mod http;
+pub mod import;
 pub mod store;
 pub mod telemetry;

@@ -156,8 +156,10 @@ impl Writer {
                 events: fresh.into(),
             });
         }
-        for (message, results) in waiting.into_iter().zip(answers) {
-            message.from.do_send(Stored { results });
+        for (StoreEvents { from, permit, .. }, results) in waiting.into_iter().zip(answers) {
+            // First the permit: the answer may bring the next frame at once.
+            drop(permit);
+            from.do_send(Stored { results });
         }
     }
 

@@ -275,7 +275,7 @@ impl State {
     fn make_room(&mut self, event: &Event) -> Option<i64> {
         let home = position::home(event.created_at, &event.id);
         let block = position::block(home);
-        let end = block + position::BLOCK;
+        let end = position::end_of(block);
         // Higher ids stand at lower positions.
         let ids = self
             .rows
@@ -290,7 +290,7 @@ impl State {
                 above = above.min(at);
             }
         }
-        if count >= position::BLOCK {
+        if count >= end - block {
             return None;
         }
         if above - below > 1 {

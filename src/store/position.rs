@@ -11,7 +11,7 @@ const ID_BITS: u32 = 29;
 
 /// Positions of one block. Events beyond that in one block can't be stored; by chance (10,000
 /// events in one second) the 33rd has odds far below those of a broken disk.
-pub(crate) const BLOCK: i64 = 32;
+const BLOCK: i64 = 32;
 
 /// Where an event belongs while nothing else is there.
 pub(crate) fn home(created_at: u64, id: &EventId) -> i64 {
@@ -23,6 +23,12 @@ pub(crate) fn home(created_at: u64, id: &EventId) -> i64 {
 /// The first position of the block that `position` is in.
 pub(crate) fn block(position: i64) -> i64 {
     position & !(BLOCK - 1)
+}
+
+/// The position above those of a block. The very last position is never used, so that there is
+/// one above all.
+pub(crate) fn end_of(block: i64) -> i64 {
+    block.saturating_add(BLOCK)
 }
 
 /// The lowest position of a second; [`i64::MAX`] for seconds that the store can't hold.
@@ -80,9 +86,9 @@ mod tests {
             for first in [0, u32::MAX] {
                 let home = home(at, &id(first));
                 assert_eq!(created_at(home), at);
-                assert!((floor(at)..ceiling(at)).contains(&home));
-                assert!((floor(at)..ceiling(at)).contains(&(block(home) + BLOCK - 1)));
-                assert_eq!(block(home), block(block(home) + BLOCK - 1));
+                let block = block(home);
+                assert!(block >= floor(at) && end_of(block) <= ceiling(at));
+                assert!((block..=end_of(block)).contains(&home));
             }
         }
         assert_eq!(floor(MAX_CREATED_AT + 1), i64::MAX);

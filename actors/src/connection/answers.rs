@@ -95,7 +95,7 @@ impl Connection {
     fn log_login(&self, outcome: &'static str, reason: &'static str) {
         tracing::info!(
             target: "access", outcome, reason, verb = "AUTH", peer = %self.peer,
-            connection = self.number, "login"
+            connection = self.number, "login {outcome}/{reason}"
         );
     }
 
@@ -146,7 +146,7 @@ impl Handler<LoginVerified> for Connection {
                     self.login.keys.push(key);
                 }
                 self.rooms.metrics.auth.ok.increment(1);
-                self.log_login("ok", "logged in");
+                self.log_login("ok", "signed");
                 self.send_ok(&login.id, true, "");
             }
             Err(refusal) => self.refuse_login(&login.id, &refusal),

@@ -138,7 +138,7 @@ impl Connection {
                 pending: false,
             },
             frames_received: 0,
-            close_reason: "client gone",
+            close_reason: "client_gone",
             draining: false,
             _slot: slot,
             rooms,
@@ -182,14 +182,14 @@ impl Connection {
     fn log_refused(&self, verb: &'static str, reason: &'static str) {
         tracing::info!(
             target: "access", outcome = "denied", reason, verb, peer = %self.peer,
-            connection = self.number, "frame refused"
+            connection = self.number, "frame refused: denied/{reason}"
         );
     }
 
     /// Sends a close frame behind what waits already, and ends.
     fn close(&mut self, code: CloseCode, reason: &'static str) {
         if !self.outgoing.closing {
-            ws::push_close(&mut self.outgoing.bytes, code, reason);
+            ws::push_close(&mut self.outgoing.bytes, code, &reason.replace('_', " "));
             self.end(reason);
         }
     }
@@ -250,9 +250,9 @@ impl Actor for Connection {
             connection: self.number,
         });
         tracing::info!(
-            target: "access", outcome = "ok", reason = self.close_reason, peer = %self.peer,
-            connection = self.number, frames = self.frames_received,
-            seconds = self.opened.elapsed().as_secs(), "connection finished"
+            target: "access", outcome = "ok", reason = self.close_reason,
+            peer = %self.peer, connection = self.number, frames = self.frames_received,
+            seconds = self.opened.elapsed().as_secs(), "connection finished: ok/{}", self.close_reason
         );
     }
 }

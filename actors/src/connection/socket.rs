@@ -63,7 +63,7 @@ impl ActorFuture<Connection> for Pump {
         connection.read_socket(&mut self.payload, ctx, task);
         connection.verify_events(ctx);
         if connection.draining && connection.events.count + connection.reading == 0 {
-            connection.close(CloseCode::Restart, "the relay restarts");
+            connection.close(CloseCode::Restart, "relay_restarts");
         }
         connection.write_socket(ctx, task);
         Poll::Pending
@@ -105,7 +105,7 @@ impl Connection {
             match Pin::new(&mut *payload).poll_next(task) {
                 Poll::Ready(Some(Ok(bytes))) => self.decoder.push(&bytes),
                 // The client went away, with or without saying so.
-                Poll::Ready(Some(Err(_)) | None) => return self.end("client gone"),
+                Poll::Ready(Some(Err(_)) | None) => return self.end("client_gone"),
                 Poll::Pending => return,
             }
         }
@@ -122,14 +122,14 @@ impl Connection {
             }
             Incoming::Ping(payload) => ws::push_pong(&mut self.outgoing.bytes, &payload),
             Incoming::Pong => {}
-            Incoming::Close => self.close(CloseCode::Normal, "client closed"),
+            Incoming::Close => self.close(CloseCode::Normal, "client_closed"),
         }
     }
 
     fn close_broken(&mut self, broken: &Broken) {
         let (code, reason) = match broken {
-            Broken::TooLarge { .. } => (CloseCode::Size, "message too large"),
-            Broken::Protocol(_) => (CloseCode::Protocol, "protocol error"),
+            Broken::TooLarge { .. } => (CloseCode::Size, "message_too_large"),
+            Broken::Protocol(_) => (CloseCode::Protocol, "protocol_error"),
         };
         self.log_refused("bad frame", "invalid");
         self.send(&relay_frame::notice(&format!("invalid: {broken}")));
@@ -145,7 +145,7 @@ impl Connection {
         self.unfinished_since = Some(since);
         ctx.run_later(UNFINISHED_MESSAGE, move |connection, _| {
             if connection.unfinished_since == Some(since) {
-                connection.close(CloseCode::Policy, "message took too long");
+                connection.close(CloseCode::Policy, "message_took_too_long");
                 connection.outgoing.wake();
             }
         });

@@ -7,12 +7,14 @@ use diesel::{QueryResult, SqliteConnection};
 
 use super::{
     reader::Pass,
-    statement::{AtPositions, KeyPage, OfKeys, Row, Statement, TimePage, Value::Int, heads, list},
+    statement::{
+        AllPositions, AtPositions, KeyPositions, OfKeys, Row, Statement, Value::Int, heads, list,
+    },
 };
 use crate::store::plan::Source;
 
-const FIRST_PAGE: i64 = 4;
-const LARGEST_PAGE: i64 = 256;
+const FIRST_PAGE: usize = 4;
+const LARGEST_PAGE: usize = 256;
 
 /// Events read at once.
 const MOST_ROWS: usize = 128;
@@ -26,7 +28,7 @@ struct Stream {
     page: Vec<i64>,
     /// Bounds of what has not been read; empty at the end.
     rest: std::ops::Range<i64>,
-    page_size: i64,
+    page_size: usize,
 }
 
 pub(super) fn merge(connection: &mut SqliteConnection, pass: &mut Pass<'_>) -> QueryResult<()> {
@@ -132,25 +134,29 @@ impl Stream {
         if self.rest.is_empty() {
             return Ok(());
         }
-        let (high, low, size) = (Int(self.rest.end), Int(self.rest.start), self.page_size);
-        let page = &mut self.page;
+        let (high, low) = (Int(self.rest.end), Int(self.rest.start));
+        let (page, size) = (&mut self.page, self.page_size);
         let take = |row: &Row<'_, '_>| {
             page.extend(row.int(0));
-            ControlFlow::Continue(())
+            if page.len() < size {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         };
         match self.key {
             Some(key) => {
-                let values = vec![Int(key), high, low, Int(size)];
-                Statement::<KeyPage, 0>::new(values).for_each(connection, take)?;
+                let values = vec![Int(key), high, low];
+                Statement::<KeyPositions, 0>::new(values).for_each(connection, take)?;
             }
             None => {
-                let values = vec![high, low, Int(size)];
-                Statement::<TimePage, 0>::new(values).for_each(connection, take)?;
+                let values = vec![high, low];
+                Statement::<AllPositions, 0>::new(values).for_each(connection, take)?;
             }
         }
         page.reverse();
         self.rest.end = match page.first() {
-            Some(lowest) if page.len() as i64 == size => *lowest,
+            Some(lowest) if page.len() == size => *lowest,
             _ => self.rest.start,
         };
         self.page_size = (size * 2).min(LARGEST_PAGE);

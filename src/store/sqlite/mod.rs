@@ -125,6 +125,19 @@ enum Error {
     Row(#[from] BrokenRow),
 }
 
+/// Runs `work` in a transaction. After an error it is left to the connection's end, as SQLite has
+/// already ended it where the disk is full; Diesel's own would report that instead of the cause.
+fn transaction<T>(
+    connection: &mut SqliteConnection,
+    begin: &str,
+    work: impl FnOnce(&mut SqliteConnection) -> Result<T, Error>,
+) -> Result<T, Error> {
+    connection.batch_execute(begin)?;
+    let done = work(connection)?;
+    connection.batch_execute("COMMIT")?;
+    Ok(done)
+}
+
 /// A connection that is given up when it fails and opened anew when it is needed next.
 struct Held {
     store: SqliteStore,

@@ -4,11 +4,12 @@
 use std::ops::ControlFlow;
 
 use buzz_actors::ports::{Progress, Query, StoreError, StoreReader};
-use diesel::{Connection, SqliteConnection};
+use diesel::SqliteConnection;
 
 use super::{
     Error, Held, SqliteStore, merge,
     statement::{LastBatch, Row, Statement, Value::Int, WalkKey, WalkTime},
+    transaction,
 };
 use crate::store::{
     batch::is_expired,
@@ -191,7 +192,7 @@ fn read(connection: &mut SqliteConnection, pass: &mut Pass<'_>) -> Result<(), Er
             Ok(walk.for_each(connection, |row| pass.offer(row))?)
         }
         // One transaction: all statements see one state.
-        _ => connection.transaction(|connection| {
+        _ => transaction(connection, "BEGIN", |connection| {
             if walk_newest(connection, pass)?.is_continue() {
                 merge::merge(connection, pass)?;
             }

@@ -54,12 +54,25 @@ impl<'a, S: Shape, const ROWS: usize> Statement<'a, S, ROWS> {
         mut take: impl FnMut(&Row<'_, '_>) -> ControlFlow<()>,
     ) -> QueryResult<()> {
         for row in connection.load(self)? {
+            #[cfg(test)]
+            ROWS_READ.with(|read| read.set(read.get() + 1));
             if take(&Row(row?)).is_break() {
                 break;
             }
         }
         Ok(())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    static ROWS_READ: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How many rows this thread's statements have yielded.
+#[cfg(test)]
+pub(super) fn rows_read() -> u64 {
+    ROWS_READ.get()
 }
 
 /// A row, whose columns are read in place.
@@ -252,16 +265,16 @@ shapes! {
         HEAD: "SELECT key, position FROM entry WHERE key IN (",
         TAIL: ")",
     }
-    /// A page of one key's positions: key, upper bound, lower bound, number.
-    KeyPage {
+    /// One key's positions, newest first: key, upper bound, lower bound.
+    KeyPositions {
         HEAD: "SELECT position FROM entry WHERE key = ? AND position < ? AND position >= ? \
-            ORDER BY position DESC LIMIT ?",
+            ORDER BY position DESC",
         ROW: "",
     }
-    /// A page of all positions: upper bound, lower bound, number.
-    TimePage {
+    /// All positions, newest first: upper bound, lower bound.
+    AllPositions {
         HEAD: "SELECT position FROM event WHERE position < ? AND position >= ? \
-            ORDER BY position DESC LIMIT ?",
+            ORDER BY position DESC",
         ROW: "",
     }
     /// The highest position of each key, below an upper bound: first the bound, then the number and
@@ -278,11 +291,11 @@ shapes! {
         ROW: "",
     }
     InsertEvents {
-        HEAD: "INSERT INTO event (position, batch, expires_at, json) VALUES ",
+        HEAD: "INSERT OR FAIL INTO event (position, batch, expires_at, json) VALUES ",
         ROW: "(?,?,?,?)",
     }
     InsertEntries {
-        HEAD: "INSERT INTO entry (key, position) VALUES ",
+        HEAD: "INSERT OR FAIL INTO entry (key, position) VALUES ",
         ROW: "(?,?)",
     }
     RemoveEvents {

@@ -15,6 +15,7 @@ use super::{
         Value::{self, Int, Null, Text},
         list,
     },
+    transaction,
 };
 use crate::store::{
     batch::{self, Incoming, Lookup, NewRow, Plan, StoredRow},
@@ -34,6 +35,11 @@ impl SqliteWriter {
         Ok(Self { held })
     }
 
+    #[cfg(test)]
+    pub(super) fn held_mut(&mut self) -> &mut Held {
+        &mut self.held
+    }
+
     /// [`StoreWriter::store`], for events that need not be signed.
     pub(super) fn write(
         &mut self,
@@ -42,7 +48,7 @@ impl SqliteWriter {
     ) -> Result<Vec<Outcome>, StoreError> {
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
         self.held.with(|connection| {
-            connection.immediate_transaction(|connection| {
+            transaction(connection, "BEGIN IMMEDIATE", |connection| {
                 let stored = look_up(connection, &Lookup::of(events))?;
                 let plan = batch::plan(events, &stored, batch)?;
                 if !plan.is_empty() {
@@ -83,7 +89,7 @@ impl StoreWriter for SqliteWriter {
         let now = Int(i64::try_from(now).unwrap_or(i64::MAX));
         let max = Int(i64::try_from(max).unwrap_or(i64::MAX));
         self.held.with(|connection| {
-            connection.immediate_transaction(|connection| {
+            transaction(connection, "BEGIN IMMEDIATE", |connection| {
                 let mut rows = Vec::new();
                 Statement::<Expired, 0>::new(vec![now, max]).for_each(connection, |row| {
                     rows.push(stored_row(row));

@@ -1,0 +1,11 @@
+//! The client side of the wire, as cheap as it can be, because relay and load tool share cores:
+//! one thread, one `epoll` loop, non-blocking sockets, frames counted rather than parsed.
+
+mod connection;
+mod frame;
+mod handshake;
+mod sockets;
+
+pub(crate) use frame::push_text;
+pub(crate) use handshake::Target;
+pub(crate) use sockets::{Incoming, Sockets};

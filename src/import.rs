@@ -1,0 +1,303 @@
+//! Brings events in as JSON Lines: read and stored on the calling thread, verified on all cores,
+//! in the order of the file. A few chunks of lines are under way at once, whatever the file's size.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    io::{self, BufRead, Write},
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use buzz_actors::ports::{EventStore, Outcome, StoreError, StoreWriter};
+use buzz_protocol::{
+    Event, KeyCache, Limits, VerifiedEvent,
+    kind::{self, Class},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Lines verified, and events stored, at once.
+const CHUNK_LINES: usize = 256;
+
+/// What an import asks of its events.
+#[derive(Debug, Clone)]
+pub struct ImportOptions {
+    /// Bounds on tags and times.
+    pub limits: Limits,
+    /// Seconds since the epoch.
+    pub now: u64,
+    /// Longer lines are rejected, and never held in memory.
+    pub max_line_bytes: usize,
+    /// The input's size, for the progress bar.
+    pub size_bytes: Option<u64>,
+    /// Reasons for a rejection that are written; the rest is counted.
+    pub reasons_shown: u64,
+}
+
+/// How an import ended; its text is the summary line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Events that were new.
+    pub accepted: u64,
+    /// Events that were there before.
+    pub duplicate: u64,
+    /// Lines that are no valid event, and events that were deleted or replaced before.
+    pub rejected: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl fmt::Display for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let events = self.accepted + self.duplicate + self.rejected;
+        let rate = events as f64 / self.took.as_secs_f64().max(1e-6);
+        let Self {
+            accepted,
+            duplicate,
+            rejected,
+            ..
+        } = self;
+        write!(
+            f,
+            "accepted {accepted}, duplicate {duplicate}, rejected {rejected}, {rate:.0} events/s"
+        )
+    }
+}
+
+/// Why an import stopped early. What was stored before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The input can't be read, or a reason can't be written.
+    #[error("reading the events failed: {0}")]
+    Io(#[from] io::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Stores the events of `input`, one a line; writes why lines are rejected to `reasons`.
+///
+/// # Errors
+/// When the input or the store fails.
+pub fn import(
+    mut input: impl BufRead,
+    store: &dyn EventStore,
+    options: &ImportOptions,
+    reasons: &mut dyn Write,
+) -> Result<Imported, ImportError> {
+    let mut writer = store.writer()?;
+    let mut sink = Sink {
+        // Not a new number: a relay that runs on the same database shows its clients only what
+        // was committed up to its own last batch.
+        batch: writer.last_batch()?,
+        writer: &mut *writer,
+        imported: Imported::default(),
+        options,
+        reasons,
+        bar: progress_bar(options.size_bytes),
+    };
+    let started = Instant::now();
+    let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    thread::scope(|scope| {
+        let (jobs, job_queue) = sync_channel::<Job>(workers);
+        let job_queue = Arc::new(Mutex::new(job_queue));
+        for _ in 0..workers {
+            let job_queue = Arc::clone(&job_queue);
+            scope.spawn(move || work(&job_queue, options));
+        }
+        let mut under_way: VecDeque<Receiver<Chunk>> = VecDeque::new();
+        let mut number = 0;
+        loop {
+            let lines = read_lines(&mut input, &mut number, options.max_line_bytes)?;
+            let ended = lines.is_empty();
+            if !ended {
+                let (done, chunk) = sync_channel(1);
+                // Fails when all workers are gone, which `take` then reports.
+                let _ = jobs.send(Job { lines, done });
+                under_way.push_back(chunk);
+            }
+            while under_way.len() > if ended { 0 } else { 2 * workers } {
+                let chunk = under_way.pop_front().and_then(|chunk| chunk.recv().ok());
+                sink.take(chunk.ok_or_else(|| io::Error::other("a verifier panicked"))?)?;
+            }
+            if ended {
+                return Ok(());
+            }
+        }
+    })
+    .map_err(|error: ImportError| error)?;
+    sink.bar.finish_and_clear();
+    sink.imported.took = started.elapsed();
+    Ok(sink.imported)
+}
+
+struct Line {
+    number: u64,
+    bytes: u64,
+    /// `None` where it is too long.
+    text: Option<Vec<u8>>,
+}
+
+struct Job {
+    lines: Vec<Line>,
+    done: SyncSender<Chunk>,
+}
+
+#[derive(Default)]
+struct Chunk {
+    bytes: u64,
+    /// The line number of each event.
+    numbers: Vec<u64>,
+    events: Vec<Arc<VerifiedEvent>>,
+    rejected: Vec<(u64, String)>,
+}
+
+/// Reads the lines of one chunk that are not blank; none at the end.
+fn read_lines(input: &mut impl BufRead, number: &mut u64, max: usize) -> io::Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    while lines.len() < CHUNK_LINES {
+        let Some((text, bytes)) = read_line(input, max)? else {
+            break;
+        };
+        *number += 1;
+        if text
+            .as_ref()
+            .is_none_or(|text| !text.trim_ascii().is_empty())
+        {
+            lines.push(Line {
+                number: *number,
+                bytes,
+                text,
+            });
+        }
+    }
+    Ok(lines)
+}
+
+/// Reads one line: its text, unless that is longer than `max`, and its length.
+fn read_line(input: &mut impl BufRead, max: usize) -> io::Result<Option<(Option<Vec<u8>>, u64)>> {
+    let (mut text, mut bytes) = (Some(Vec::new()), 0);
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok((bytes > 0).then_some((text, bytes)));
+        }
+        let end = memchr::memchr(b'\n', buffer);
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        match &mut text {
+            Some(held) if held.len() + part.len() <= max => held.extend_from_slice(part),
+            _ => text = None,
+        }
+        let used = part.len() + usize::from(end.is_some());
+        input.consume(used);
+        bytes += used as u64;
+        if end.is_some() {
+            return Ok(Some((text, bytes)));
+        }
+    }
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>, options: &ImportOptions) {
+    let mut keys = KeyCache::default();
+    loop {
+        // The lock is held while waiting: the next worker waits for the lock instead.
+        let job = jobs.lock().map(|jobs| jobs.recv());
+        let Ok(Ok(Job { lines, done })) = job else {
+            return;
+        };
+        let mut chunk = Chunk::default();
+        for line in lines {
+            chunk.bytes += line.bytes;
+            match verify(line.text, options, &mut keys) {
+                Ok(event) => {
+                    chunk.numbers.push(line.number);
+                    chunk.events.push(Arc::new(event));
+                }
+                Err(reason) => chunk.rejected.push((line.number, reason)),
+            }
+        }
+        // Fails when the import has ended with an error.
+        let _ = done.send(chunk);
+    }
+}
+
+fn verify(
+    text: Option<Vec<u8>>,
+    options: &ImportOptions,
+    keys: &mut KeyCache,
+) -> Result<VerifiedEvent, String> {
+    let text = text.ok_or_else(|| format!("longer than {} bytes", options.max_line_bytes))?;
+    let event: Event = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    if kind::class(event.kind) == Class::Ephemeral {
+        return Err(format!("kind {} is ephemeral: never stored", event.kind));
+    }
+    let checked = options.limits.check_event(&event, options.now);
+    checked.map_err(|refusal| refusal.to_string())?;
+    VerifiedEvent::verify_with(event, keys).map_err(|error| error.to_string())
+}
+
+struct Sink<'a> {
+    writer: &'a mut dyn StoreWriter,
+    batch: u64,
+    imported: Imported,
+    options: &'a ImportOptions,
+    reasons: &'a mut dyn Write,
+    bar: ProgressBar,
+}
+
+impl Sink<'_> {
+    fn take(&mut self, chunk: Chunk) -> Result<(), ImportError> {
+        for (number, reason) in chunk.rejected {
+            self.reject(number, &reason)?;
+        }
+        let outcomes = self.writer.store(&chunk.events, self.batch)?;
+        for (number, outcome) in chunk.numbers.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Stored => self.imported.accepted += 1,
+                Outcome::Duplicate => self.imported.duplicate += 1,
+                Outcome::Superseded => self.reject(number, "a newer version is stored")?,
+                Outcome::Deleted => self.reject(number, "deleted by its author")?,
+            }
+        }
+        self.bar.inc(chunk.bytes);
+        Ok(())
+    }
+
+    fn reject(&mut self, number: u64, reason: &str) -> io::Result<()> {
+        self.imported.rejected += 1;
+        let shown = self.options.reasons_shown;
+        let reasons = &mut *self.reasons;
+        match self.imported.rejected {
+            count if count <= shown => {
+                let write = || writeln!(reasons, "line {number}: {reason}");
+                self.bar.suspend(write)
+            }
+            count if count == shown + 1 => {
+                let write = || writeln!(reasons, "further rejections are only counted");
+                self.bar.suspend(write)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Draws nothing where standard error is no terminal.
+fn progress_bar(size_bytes: Option<u64>) -> ProgressBar {
+    let bar = match size_bytes {
+        Some(size) => ProgressBar::new(size),
+        None => ProgressBar::no_length(),
+    };
+    let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    match ProgressStyle::with_template(style) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What goes wrong with the disk.
+
+use std::path::Path;
+
+use buzz_actors::ports::{EventStore, StoreError, StoreWriter};
+use buzz_protocol::Filter;
+use diesel::connection::SimpleConnection;
+
+use super::{Fixture, event, write};
+use crate::store::{self, Durability, sqlite::SqliteStore};
+
+#[test]
+fn a_full_disk_stores_nothing_of_the_batch_and_is_recovered_from() {
+    let mut fixture = Fixture::new();
+    let few: Vec<_> = (0..10).map(|i| event(i, 1, 1, 10, vec![])).collect();
+    let many: Vec<_> = (10..2_000).map(|i| event(i, 1, 1, 10, vec![])).collect();
+    fixture.write(&few, 1);
+    let held = fixture.writer.held_mut();
+    let full = held.with(|connection| Ok(connection.batch_execute("PRAGMA max_page_count = 100")?));
+    full.expect("a bound");
+    let error = write(&mut fixture.writer, &many, 2).expect_err("a full disk");
+    assert!(
+        matches!(&error, StoreError::Unavailable(text) if text.contains("full")),
+        "{error}"
+    );
+    assert_eq!(fixture.read(Filter::default()).len(), 10);
+    assert_eq!(fixture.writer.last_batch().expect("a number"), 1);
+    // The connection was replaced, and with it the bound.
+    assert_eq!(fixture.write(&many, 3).len(), 1_990);
+    assert_eq!(fixture.writer.last_batch().expect("a number"), 3);
+}
+
+#[test]
+fn a_lost_connection_is_opened_again_and_a_lost_file_is_an_error() {
+    let mut fixture = Fixture::new();
+    fixture.write(&[event(1, 1, 1, 10, vec![])], 1);
+    let held = fixture.writer.held_mut();
+    let broken = held.with(|connection| Ok(connection.batch_execute("no statement")?));
+    assert!(matches!(broken, Err(StoreError::Failed(_))));
+    fixture.write(&[event(2, 1, 1, 10, vec![])], 2);
+    assert_eq!(fixture.read(Filter::default()).len(), 2);
+}
+
+#[test]
+fn a_path_that_cannot_be_opened_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "not a directory").expect("a file");
+    for path in [file.join("relay.db"), directory.path().to_owned()] {
+        let error = SqliteStore::open(&path, Durability::Full).expect_err("no database");
+        assert!(
+            error.to_string().contains(&path.display().to_string()),
+            "{error}"
+        );
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    }
+    let error = SqliteStore::open(&file, Durability::Full).expect_err("no database");
+    assert!(error.to_string().contains("not a database"), "{error}");
+}
+
+#[test]
+fn a_missing_directory_is_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite://{}/a/b/relay.db", directory.path().display());
+    store::open(&url, Durability::Full).expect("a store");
+    assert!(directory.path().join("a/b/relay.db").exists());
+}
+
+#[test]
+fn memory_and_foreign_urls_are_refused() {
+    for url in ["sqlite://:memory:", "sqlite://", "mysql://x", "relay.db"] {
+        let Err(StoreError::Failed(text)) = store::open(url, Durability::Full) else {
+            panic!("{url} was opened");
+        };
+        assert!(
+            text.contains("not a file") || text.contains("must begin with"),
+            "{text}"
+        );
+    }
+    assert!(!Path::new(":memory:").exists());
+}
+
+#[test]
+fn a_writer_of_another_process_is_waited_for() {
+    let mut fixture = Fixture::new();
+    let mut other = fixture.store.writer().expect("a second writer");
+    assert_eq!(other.last_batch().expect("a number"), 0);
+    let holder = fixture.store.clone();
+    let (locked, wait) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut connection = holder.connect_writer().expect("a connection");
+        connection.batch_execute("BEGIN IMMEDIATE").expect("a lock");
+        locked.send(()).expect("a listener");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        connection.batch_execute("COMMIT").expect("released");
+    });
+    wait.recv().expect("locked");
+    fixture.write(&[event(1, 1, 1, 10, vec![])], 1);
+    thread.join().expect("no panic");
+    assert!(fixture.directory.path().exists());
+}
