@@ -41,7 +41,7 @@ function fetchStored(relay, filters) {
     const events = []
     const sub = relay.subscribe(filters, {
       onevent: (event) => events.push(fields(event)),
-      oneose: () => { sub.close(); resolve(events) },
+      oneose: () => { resolve(events); sub.close() },
       onclose: (reason) => reject(new Error(reason)),
     })
   })

@@ -45,20 +45,12 @@ fn out(output: &Output) -> String {
 fn summary(output: &Output) -> [u64; 3] {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
-    assert!(text.contains("events/s"), "{text}");
+    let line = text.lines().rfind(|line| line.ends_with(" events/s"));
+    let line = line.unwrap_or_else(|| panic!("no summary in {text}"));
     ["accepted", "duplicate", "rejected"].map(|name| {
-        let words: Vec<_> = text
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| !word.is_empty())
-            .collect();
-        let at = words.iter().position(|word| *word == name);
-        let at = at.unwrap_or_else(|| panic!("no {name} in {text}"));
-        // `accepted 215` and `215 accepted` are both readable.
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-        at.checked_sub(1)
-            .and_then(number)
-            .or_else(|| number(at + 1))
-            .unwrap_or_else(|| panic!("no number beside {name} in {text}"))
+        let number = line.split(", ").find_map(|part| part.strip_prefix(name));
+        let number = number.and_then(|number| number.trim().parse().ok());
+        number.unwrap_or_else(|| panic!("no {name} in {line}"))
     })
 }
 

@@ -30,7 +30,8 @@ fn documents() -> Vec<PathBuf> {
 fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for file in documents() {
-        let text = std::fs::read_to_string(&file).expect("a document");
+        let text = std::fs::read_to_string(&file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let (mut previous, mut block) = ("", None::<Block>);
         for line in text.lines() {
             match &mut block {

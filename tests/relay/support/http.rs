@@ -81,6 +81,9 @@ fn is_complete(bytes: &[u8]) -> bool {
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
     };
+    if head.starts_with("HTTP/1.1 101") {
+        return true;
+    }
     let length = head.to_ascii_lowercase();
     let length = length
         .split("content-length:")

@@ -11,6 +11,7 @@ pub(crate) const CONTINUATION: u8 = 0;
 pub(crate) const TEXT: u8 = 1;
 pub(crate) const CLOSE: u8 = 8;
 pub(crate) const PING: u8 = 9;
+pub(crate) const PONG: u8 = 10;
 
 /// A connection that has become a websocket.
 pub(crate) struct RawSocket(pub(crate) TcpStream);
@@ -71,7 +72,7 @@ impl RawSocket {
                 Some((TEXT, text)) if !text.starts_with(b"[\"AUTH\"") => {
                     return String::from_utf8(text).expect("UTF-8");
                 }
-                Some((TEXT | PING, _)) => {}
+                Some((TEXT | PING | PONG, _)) => {}
                 other => panic!("{other:?} instead of text"),
             }
         }
