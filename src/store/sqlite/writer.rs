@@ -5,7 +5,7 @@ use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{Outcome, StoreError, StoreWriter};
 use buzz_protocol::VerifiedEvent;
-use diesel::{QueryResult, SqliteConnection};
+use diesel::{QueryResult, SqliteConnection, connection::SimpleConnection};
 
 use super::{
     Held, SqliteStore,
@@ -83,6 +83,12 @@ impl StoreWriter for SqliteWriter {
             })?;
             Ok(batch)
         })
+    }
+
+    fn settle(&mut self) -> Result<(), StoreError> {
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.held
+            .with(|connection| connection.batch_execute(checkpoint))
     }
 
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
