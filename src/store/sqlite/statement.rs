@@ -237,6 +237,9 @@ macro_rules! shapes {
 }
 
 shapes! {
+    BeginRead { HEAD: "BEGIN", ROW: "" }
+    BeginWrite { HEAD: "BEGIN IMMEDIATE", ROW: "" }
+    Commit { HEAD: "COMMIT", ROW: "" }
     /// Rows of one key, newest first: key, upper bound, lower bound.
     WalkKey {
         HEAD: rows_of!("event.", "entry CROSS JOIN event ON event.position = entry.position \
