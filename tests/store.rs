@@ -233,6 +233,22 @@ fn a_deletion_by_address_takes_that_address_up_to_its_time_and_nothing_else() {
 }
 
 #[test]
+fn of_many_deletions_of_an_address_the_newest_counts() {
+    for mut store in stores() {
+        let version = |at| signed(1, 30_000, at, &[&["d", "x"]], "");
+        let address = format!("30000:{}:x", version(1).pubkey);
+        for at in 1..=10 {
+            assert_eq!(
+                store.store(&[&signed(1, 5, at * 10, &[&["a", &address]], "")]),
+                [Stored]
+            );
+        }
+        assert_eq!(store.store(&[&version(100)]), [Deleted]);
+        assert_eq!(store.store(&[&version(101)]), [Stored]);
+    }
+}
+
+#[test]
 fn an_expired_event_is_absent_before_and_after_its_purge() {
     for mut store in stores() {
         let gone = signed(1, 1, 10, &[&["expiration", "1000"]], "");
