@@ -10,8 +10,8 @@ use diesel::{QueryResult, SqliteConnection, connection::SimpleConnection};
 use super::{
     Held, SqliteStore,
     statement::{
-        AtPositions, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch, NOTHING, OfKeys,
-        RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
+        AtPositions, BeginWrite, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch,
+        NOTHING, OfKeys, RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
         Value::{self, Int, Null, Text},
         list,
     },
@@ -48,7 +48,7 @@ impl SqliteWriter {
     ) -> Result<Vec<Outcome>, StoreError> {
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
         self.held.with(|connection| {
-            transaction(connection, "BEGIN IMMEDIATE", |connection| {
+            transaction::<BeginWrite, _>(connection, |connection| {
                 let stored = look_up(connection, &Lookup::of(events))?;
                 let plan = batch::plan(events, &stored, batch)?;
                 if !plan.is_empty() {
@@ -95,7 +95,7 @@ impl StoreWriter for SqliteWriter {
         let now = Int(i64::try_from(now).unwrap_or(i64::MAX));
         let max = Int(i64::try_from(max).unwrap_or(i64::MAX));
         self.held.with(|connection| {
-            transaction(connection, "BEGIN IMMEDIATE", |connection| {
+            transaction::<BeginWrite, _>(connection, |connection| {
                 let mut rows = Vec::new();
                 Statement::<Expired, 0>::new(vec![now, max]).for_each(connection, |row| {
                     rows.push(stored_row(row));
