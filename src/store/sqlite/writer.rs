@@ -88,7 +88,7 @@ impl StoreWriter for SqliteWriter {
     fn settle(&mut self) -> Result<(), StoreError> {
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         self.held
-            .with(|connection| connection.batch_execute(checkpoint))
+            .with(|connection| Ok(connection.batch_execute(checkpoint)?))
     }
 
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {

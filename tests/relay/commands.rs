@@ -1,0 +1,248 @@
+//! `migrate`, `import`, `export`: events go in and out with every byte.
+
+use std::{
+    collections::HashSet,
+    io::Write,
+    path::Path,
+    process::{Output, Stdio},
+};
+
+use buzz_protocol::Event;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Author, Client, Relay,
+    events::{REAL_EVENTS, REAL_LINES, brute_force, ids},
+    now,
+    relay::command,
+};
+
+/// Runs a subcommand in `dir` with `input` on standard input.
+fn run(dir: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = command(dir)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the relay starts");
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().expect("an end");
+    // A command that reads nothing closes the pipe early; that is for its caller to judge.
+    let _ = writer.join();
+    output
+}
+
+fn out(output: &Output) -> String {
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+/// The summary of an import: how many were accepted, duplicate, rejected.
+fn summary(output: &Output) -> [u64; 3] {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(text.contains("events/s"), "{text}");
+    ["accepted", "duplicate", "rejected"].map(|name| {
+        let words: Vec<_> = text
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .collect();
+        let at = words.iter().position(|word| *word == name);
+        let at = at.unwrap_or_else(|| panic!("no {name} in {text}"));
+        // `accepted 215` and `215 accepted` are both readable.
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+        at.checked_sub(1)
+            .and_then(number)
+            .or_else(|| number(at + 1))
+            .unwrap_or_else(|| panic!("no number beside {name} in {text}"))
+    })
+}
+
+/// What a relay keeps of the real events: of replaceable ones the newest.
+pub(crate) fn kept() -> Vec<Event> {
+    let newest_first = brute_force(REAL_EVENTS.iter(), &json!({}));
+    let mut addresses = HashSet::new();
+    let deleted = deleted(&newest_first);
+    newest_first
+        .into_iter()
+        .filter(|event| {
+            event
+                .address()
+                .is_none_or(|address| addresses.insert(address))
+        })
+        .filter(|event| !deleted.contains(&(event.id.to_hex(), event.pubkey.to_hex())))
+        .filter(|event| !event.is_expired(now()))
+        .filter(|event| !(20_000..30_000).contains(&event.kind))
+        .collect()
+}
+
+fn deleted(events: &[Event]) -> HashSet<(String, String)> {
+    let requests = events.iter().filter(|event| event.kind == 5);
+    requests
+        .flat_map(|request| {
+            let key = request.pubkey.to_hex();
+            request
+                .tag_values("e")
+                .map(move |id| (id.to_owned(), key.clone()))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn real_events_come_out_as_they_went_in() {
+    let dir = Relay::prepare("");
+    std::fs::write(dir.path().join("events.jsonl"), REAL_LINES).expect("a file");
+    let output = run(dir.path(), &["import", "events.jsonl"], "");
+    out(&output);
+    let [accepted, duplicate, rejected] = summary(&output);
+    assert_eq!(accepted + duplicate + rejected, 215);
+    let kept = kept();
+    assert!(accepted >= kept.len() as u64);
+
+    let exported = out(&run(dir.path(), &["export"], ""));
+    let lines: Vec<_> = exported.lines().collect();
+    let expected: HashSet<_> = kept.iter().map(Event::to_json).collect();
+    assert_eq!(lines.len(), expected.len());
+    for line in &lines {
+        assert!(expected.contains(*line), "{line}");
+    }
+    // In particular: each line holds the same values as the file it came from.
+    let as_values = |text: &str| -> HashSet<String> {
+        let value = |line: &str| serde_json::from_str::<Value>(line).expect(line).to_string();
+        text.lines().map(value).collect()
+    };
+    assert!(as_values(&exported).is_subset(&as_values(REAL_LINES)));
+
+    // Again: everything is there already, or superseded, as before.
+    let output = run(dir.path(), &["import", "-"], &exported);
+    assert_eq!(summary(&output), [0, lines.len() as u64, 0]);
+
+    // Into another relay, from standard input.
+    let other = Relay::prepare("");
+    let output = run(other.path(), &["import"], &exported);
+    assert_eq!(summary(&output), [lines.len() as u64, 0, 0]);
+    let again = out(&run(other.path(), &["export"], ""));
+    assert_eq!(again, exported);
+}
+
+#[test]
+fn export_takes_a_filter() {
+    let dir = Relay::prepare("");
+    out(&run(dir.path(), &["import", "-"], REAL_LINES));
+    let kept = kept();
+    let author = kept[0].pubkey;
+    for filter in [
+        json!({"kinds": [1]}),
+        json!({"authors": [author]}),
+        json!({"kinds": [0, 3], "limit": 5}),
+        json!({"ids": [kept[3].id, kept[7].id]}),
+        json!({"ids": []}),
+    ] {
+        let text = out(&run(
+            dir.path(),
+            &["export", "--filter", &filter.to_string()],
+            "",
+        ));
+        let got: Vec<_> = text.lines().collect();
+        let expected: Vec<_> = brute_force(&kept, &filter)
+            .iter()
+            .map(Event::to_json)
+            .collect();
+        assert_eq!(got, expected, "{filter}");
+    }
+    let bad = run(dir.path(), &["export", "--filter", "{\"kinds\":\"x\"}"], "");
+    assert!(!bad.status.success());
+    assert!(!String::from_utf8_lossy(&bad.stderr).contains("panicked"));
+}
+
+#[test]
+fn import_verifies_every_line_and_goes_on_behind_a_bad_one() {
+    let dir = Relay::prepare("");
+    let good = Author::new(1).note("good").at(1_000).sign();
+    let mut forged = Author::new(1).note("forged").at(1_000).sign();
+    forged.content.push('!');
+    let last = Author::new(1).note("last").at(1_001).sign();
+    let lines = [
+        good.to_json(),
+        forged.to_json(),
+        "not json".to_owned(),
+        String::new(),
+        "{}".to_owned(),
+        good.to_json(),
+        last.to_json(),
+    ];
+    let output = run(dir.path(), &["import", "-"], &lines.join("\n"));
+    assert_eq!(summary(&output), [2, 1, 3]);
+    let exported = out(&run(dir.path(), &["export"], ""));
+    assert_eq!(
+        exported,
+        format!("{}\n{}\n", last.to_json(), good.to_json())
+    );
+}
+
+#[test]
+fn an_export_holds_more_than_one_answers_limit() {
+    let dir = Relay::prepare("limits.max_limit = 10");
+    let lines: Vec<_> = (0..1_500u64)
+        .map(|n| Author::new(1).note(&n.to_string()).at(1_000 + n / 3).sign())
+        .collect();
+    let text: String = lines.iter().map(|event| event.to_json() + "\n").collect();
+    assert_eq!(
+        summary(&run(dir.path(), &["import", "-"], &text)),
+        [1_500, 0, 0]
+    );
+    let exported = out(&run(dir.path(), &["export"], ""));
+    let expected: String = brute_force(&lines, &json!({}))
+        .iter()
+        .map(|event| event.to_json() + "\n")
+        .collect();
+    assert_eq!(exported, expected);
+}
+
+#[test]
+fn migrate_makes_the_database_and_may_be_repeated() {
+    let dir = Relay::prepare("");
+    for _ in 0..2 {
+        out(&run(dir.path(), &["migrate"], ""));
+        assert!(dir.path().join("relay.db").exists());
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let dir = Relay::prepare("");
+    let output = run(dir.path(), &["import", "nowhere.jsonl"], "");
+    assert!(!output.status.success());
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        err.contains("nowhere.jsonl") && !err.contains("panicked"),
+        "{err}"
+    );
+}
+
+#[tokio::test]
+async fn imported_events_are_served_and_published_ones_exported() {
+    let dir = Relay::prepare("");
+    out(&run(dir.path(), &["import", "-"], REAL_LINES));
+    let mut relay = Relay::in_dir(dir.clone(), |_| {}).await;
+    let mut client = Client::connect(&relay).await;
+    let note = Author::new(1).note("new").sign();
+    client.accept(&note).await;
+    let mut expected = kept();
+    let filter = json!({"until": REAL_EVENTS.iter().map(|e| e.created_at).max(), "limit": 500});
+    assert_eq!(ids(&client.fetch(filter).await), ids(&expected));
+    relay.terminate();
+    relay.ended().await;
+    expected.insert(0, note);
+    let exported = out(&run(dir.path(), &["export"], ""));
+    let expected: String = expected
+        .iter()
+        .map(|event| event.to_json() + "\n")
+        .collect();
+    assert_eq!(exported, expected);
+}

@@ -1,0 +1,224 @@
+//! `check-config`: every setting with its default, and errors that name file, key and reason.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::support::{Relay, relay::command};
+
+/// Runs `check-config` on a file with `text`, with further environment.
+fn check(text: &str, environment: &[(&str, &str)]) -> (Output, String, String) {
+    let dir = tempfile::TempDir::new().expect("a temporary directory");
+    std::fs::write(dir.path().join("relay.toml"), text).expect("a configuration");
+    run(command(dir.path())
+        .envs(environment.iter().copied())
+        .arg("check-config"))
+}
+
+fn run(command: &mut Command) -> (Output, String, String) {
+    let output = command.output().expect("the relay starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    (output, out, err)
+}
+
+fn effective(text: &str, environment: &[(&str, &str)]) -> toml::Table {
+    let (output, out, err) = check(text, environment);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    out.parse().expect("TOML")
+}
+
+fn get<'a>(table: &'a toml::Table, key: &str) -> &'a toml::Value {
+    let mut parts = key.split('.');
+    let first = parts.next().expect("a key");
+    let value = table
+        .get(first)
+        .unwrap_or_else(|| panic!("no {first} in {table:?}"));
+    parts.fold(value, |value, part| {
+        value
+            .get(part)
+            .unwrap_or_else(|| panic!("no {key} in {table:?}"))
+    })
+}
+
+/// Every key with its value, dotted.
+fn flat(prefix: &str, value: &toml::Value, into: &mut Vec<(String, String)>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                flat(&format!("{prefix}.{key}"), value, into);
+            }
+        }
+        value => into.push((prefix.trim_start_matches('.').to_owned(), value.to_string())),
+    }
+}
+
+#[test]
+fn the_defaults_are_the_promised_ones() {
+    let config = effective("", &[]);
+    for (key, value) in [
+        ("server.listen", "\"127.0.0.1:3000\""),
+        ("server.admin_listen", "\"127.0.0.1:9090\""),
+        ("server.url", "\"ws://localhost:3000\""),
+        ("server.max_frame_bytes", "262144"),
+        ("server.max_connections", "10000"),
+        ("server.handler_permits", "1024"),
+        ("server.send_queue", "1024"),
+        ("server.drain", "\"5s\""),
+        ("server.trusted_proxies", "[]"),
+        ("limits.max_subscriptions", "1024"),
+        ("limits.max_filters", "10"),
+        ("limits.max_limit", "500"),
+        ("limits.max_subid_length", "64"),
+        ("limits.max_event_tags", "5000"),
+        ("limits.created_at_future", "\"15m\""),
+        ("limits.created_at_past", "\"\""),
+        ("database.url", "\"sqlite://data/relay.db\""),
+        ("database.readers", "10"),
+        ("database.durability", "\"full\""),
+        ("auth.required", "false"),
+        ("auth.timeout", "\"10s\""),
+        ("telemetry.log", "\"info\""),
+        ("telemetry.log_format", "\"text\""),
+    ] {
+        assert_eq!(get(&config, key).to_string(), value, "{key}");
+    }
+}
+
+#[test]
+fn the_sample_file_holds_every_key_with_its_default_and_a_comment_each() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/relay.toml");
+    let sample = std::fs::read_to_string(path).expect("the sample file");
+    let keys = |table: toml::Table| {
+        let mut keys = Vec::new();
+        flat("", &toml::Value::Table(table), &mut keys);
+        keys.sort();
+        keys
+    };
+    let in_sample = keys(sample.parse().expect("TOML"));
+    assert_eq!(in_sample, keys(effective("", &[])));
+    assert_eq!(in_sample, keys(effective(&sample, &[])));
+    let lines: Vec<_> = sample.lines().map(str::trim).collect();
+    for pair in lines.windows(2) {
+        if pair[1].contains(" = ") && !pair[1].starts_with('#') {
+            assert!(pair[0].starts_with('#'), "no comment above {}", pair[1]);
+        }
+    }
+}
+
+#[test]
+fn what_check_config_prints_is_itself_a_configuration() {
+    let changed = "server.listen = \"127.0.0.1:4000\"\nlimits.max_limit = 77\n";
+    let (_, printed, _) = check(changed, &[]);
+    let (_, again, _) = check(&printed, &[]);
+    assert_eq!(printed, again);
+    let config: toml::Table = printed.parse().expect("TOML");
+    assert_eq!(get(&config, "limits.max_limit").to_string(), "77");
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let file = "server.listen = \"127.0.0.1:1\"\nlimits.max_limit = 7\n";
+    let config = effective(
+        file,
+        &[
+            ("BUZZ_DATABASE__URL", "sqlite://other.db"),
+            ("BUZZ_SERVER__LISTEN", "127.0.0.1:4321"),
+            ("BUZZ_LIMITS__MAX_LIMIT", "99"),
+            ("BUZZ_AUTH__REQUIRED", "true"),
+            ("BUZZ_SERVER__DRAIN", "250ms"),
+        ],
+    );
+    for (key, value) in [
+        ("database.url", "\"sqlite://other.db\""),
+        ("server.listen", "\"127.0.0.1:4321\""),
+        ("limits.max_limit", "99"),
+        ("auth.required", "true"),
+    ] {
+        assert_eq!(get(&config, key).to_string(), value, "{key}");
+    }
+}
+
+#[test]
+fn a_wrong_file_exits_2_and_names_file_key_and_reason() {
+    for (text, key, reason) in [
+        ("server.listne = 1", "listne", "unknown"),
+        ("sever.listen = \"x\"", "sever", "unknown"),
+        ("server.listen = \"nowhere\"", "listen", ""),
+        ("server.listen = 5", "listen", ""),
+        ("server.drain = \"soon\"", "drain", ""),
+        ("server.drain = 5", "drain", ""),
+        ("server.max_frame_bytes = -1", "max_frame_bytes", ""),
+        ("server.max_frame_bytes = \"big\"", "max_frame_bytes", ""),
+        (
+            "server.trusted_proxies = [\"10.0.0.0/33\"]",
+            "trusted_proxies",
+            "",
+        ),
+        ("server.url = \"relay.example\"", "url", ""),
+        ("database.url = \"mysql://x\"", "url", ""),
+        ("database.readers = 0", "readers", ""),
+        ("database.durability = \"some\"", "durability", ""),
+        ("telemetry.log_format = \"xml\"", "log_format", ""),
+        ("limits.max_limit = 1.5", "max_limit", ""),
+    ] {
+        let (output, _, err) = check(text, &[]);
+        assert_eq!(output.status.code(), Some(2), "{text}: {err}");
+        for part in ["relay.toml", key, reason] {
+            assert!(err.contains(part), "{text}: no {part:?} in {err}");
+        }
+        assert!(!err.contains("panicked"), "{err}");
+    }
+    let (output, _, err) = check("server = [", &[]);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("relay.toml"), "{err}");
+}
+
+#[test]
+fn a_wrong_environment_variable_exits_2_by_its_name() {
+    for (name, value) in [
+        ("BUZZ_LIMITS__MAX_LIMIT", "many"),
+        ("BUZZ_SERVER__NOTHING", "1"),
+    ] {
+        let (output, _, err) = check("", &[(name, value)]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {err}");
+        let key = name.rsplit("__").next().expect("a key").to_lowercase();
+        assert!(err.to_lowercase().contains(&key), "{err}");
+    }
+}
+
+#[test]
+fn a_missing_file_that_was_named_exits_2() {
+    let dir = tempfile::TempDir::new().expect("a temporary directory");
+    for subcommand in ["check-config", "serve", "migrate"] {
+        let (output, _, err) = run(command(dir.path()).arg(subcommand));
+        assert_eq!(output.status.code(), Some(2), "{subcommand}: {err}");
+        assert!(err.contains("relay.toml"), "{err}");
+    }
+}
+
+#[test]
+fn serve_refuses_what_check_config_refuses() {
+    let dir = Relay::prepare("limits.max_limt = 5");
+    let (output, _, err) = run(&mut command(dir.path()));
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("max_limt"), "{err}");
+}
+
+#[test]
+fn passwords_are_masked() {
+    let (_, out, _) = check("database.url = \"postgres://user:hunter2@db/relay\"", &[]);
+    assert!(!out.contains("hunter2"), "{out}");
+    assert!(out.contains("user") && out.contains("@db/relay"), "{out}");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named_and_ends_the_start() {
+    let relay = Relay::start().await;
+    let dir = Relay::prepare(&format!("server.listen = \"{}\"", relay.addr));
+    let (output, _, err) = run(&mut command(dir.path()));
+    assert!(!output.status.success());
+    assert!(err.contains(&relay.addr.to_string()), "{err}");
+    assert!(!err.contains("panicked"), "{err}");
+}

@@ -1,0 +1,28 @@
+//! The relay as its users meet it: the real binary, spoken to over sockets.
+
+mod auth;
+mod bad_input;
+mod commands;
+mod configuration;
+mod counting;
+mod crashes;
+mod deletion;
+mod delivery;
+mod documented;
+mod escapes;
+mod expiration;
+mod foreign;
+mod generations;
+mod half_open;
+mod hostile;
+mod limits;
+mod live;
+mod operations;
+mod protected;
+mod queries;
+mod refusals;
+mod replacement;
+mod seam;
+mod shutdown;
+mod support;
+mod traces;

@@ -1,0 +1,122 @@
+//! Authors and the events they sign.
+
+use std::sync::LazyLock;
+
+use buzz_protocol::{Event, Tag, UnsignedEvent};
+use secp256k1::{
+    Keypair,
+    rand::{SeedableRng, rngs::StdRng},
+};
+
+use super::now;
+
+/// Signed by other software, one JSON object a line.
+pub(crate) static REAL_EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
+    let lines = REAL_LINES.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect()
+});
+
+pub(crate) const REAL_LINES: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/data/events.jsonl"
+));
+
+/// Someone with a key.
+#[derive(Clone)]
+pub(crate) struct Author(Keypair);
+
+impl Author {
+    /// The same number is the same author.
+    pub(crate) fn new(number: u64) -> Self {
+        Self(Keypair::new(&mut StdRng::seed_from_u64(number)))
+    }
+
+    pub(crate) fn pubkey(&self) -> String {
+        self.note("").sign().pubkey.to_hex()
+    }
+
+    /// An event of kind 1, dated now.
+    pub(crate) fn note(&self, content: &str) -> Draft {
+        self.event(1, content)
+    }
+
+    /// An event dated now.
+    pub(crate) fn event(&self, kind: u16, content: &str) -> Draft {
+        Draft {
+            author: self.clone(),
+            event: UnsignedEvent {
+                created_at: now(),
+                kind,
+                tags: Vec::new(),
+                content: content.to_owned(),
+            },
+        }
+    }
+
+    /// A request to delete (NIP-09), with one tag for each target.
+    pub(crate) fn deletion(&self, targets: &[(&str, &str)]) -> Draft {
+        let draft = self.event(5, "");
+        targets
+            .iter()
+            .fold(draft, |draft, (name, value)| draft.tag(&[name, value]))
+    }
+
+    /// A login (NIP-42) to the relay at `url`.
+    pub(crate) fn login(&self, challenge: &str, url: &str) -> Draft {
+        self.event(22242, "")
+            .tag(&["relay", url])
+            .tag(&["challenge", challenge])
+    }
+}
+
+/// An event before it is signed.
+#[derive(Clone)]
+pub(crate) struct Draft {
+    author: Author,
+    event: UnsignedEvent,
+}
+
+impl Draft {
+    pub(crate) fn at(mut self, created_at: u64) -> Self {
+        self.event.created_at = created_at;
+        self
+    }
+
+    pub(crate) fn tag(mut self, parts: &[&str]) -> Self {
+        self.event.tags.push(Tag::new(parts.iter().copied()));
+        self
+    }
+
+    pub(crate) fn sign(self) -> Event {
+        self.event.sign(&self.author.0)
+    }
+}
+
+/// `kind:pubkey:d`, as `a` tags hold it.
+pub(crate) fn address(event: &Event) -> String {
+    let address = event.address().expect("an addressable event");
+    format!("{}:{}:{}", address.kind, address.pubkey, address.d)
+}
+
+/// What a relay that holds `stored` must send for `filter`: newest first, ties lowest id first.
+pub(crate) fn brute_force<'a>(
+    stored: impl IntoIterator<Item = &'a Event>,
+    filter: &serde_json::Value,
+) -> Vec<Event> {
+    let filter: buzz_protocol::Filter = serde_json::from_value(filter.clone()).expect("a filter");
+    let mut found: Vec<Event> = stored
+        .into_iter()
+        .filter(|event| filter.matches(event))
+        .cloned()
+        .collect();
+    found.sort_by_key(|event| (std::cmp::Reverse(event.created_at), event.id));
+    let limit = filter.limit.unwrap_or(u64::MAX);
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    found
+}
+
+pub(crate) fn ids(events: &[Event]) -> Vec<String> {
+    events.iter().map(|event| event.id.to_hex()).collect()
+}

@@ -1,0 +1,130 @@
+//! Plain HTTP requests, and the metrics they bring.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::soon;
+
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Response {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).expect(&self.body)
+    }
+}
+
+pub(crate) async fn get(addr: SocketAddr, path: &str) -> Response {
+    request(addr, path, "").await
+}
+
+/// What NIP-11 asks for.
+pub(crate) async fn relay_information(addr: SocketAddr) -> Response {
+    request(addr, "/", "Accept: application/nostr+json\r\n").await
+}
+
+/// The request that turns a connection into a websocket.
+pub(crate) const UPGRADE: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+/// GET with further header lines; reads until the relay closes.
+pub(crate) async fn request(addr: SocketAddr, path: &str, headers: &str) -> Response {
+    let connection = if headers.contains("Upgrade:") {
+        "Upgrade"
+    } else {
+        "close"
+    };
+    let text = format!(
+        "GET {path} HTTP/1.1\r\nHost: relay.test\r\nConnection: {connection}\r\n{headers}\r\n"
+    );
+    let bytes = soon(&format!("an answer to GET {path}"), async {
+        let mut stream = TcpStream::connect(addr).await.expect("a connection");
+        stream.write_all(text.as_bytes()).await.expect("a request");
+        let mut bytes = Vec::new();
+        let mut chunk = [0; 4096];
+        // A refused upgrade may leave the connection open: stop where the body is complete.
+        while !is_complete(&bytes) {
+            match stream.read(&mut chunk).await {
+                Ok(0) | Err(_) => break,
+                Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            }
+        }
+        bytes
+    })
+    .await;
+    let text = String::from_utf8_lossy(&bytes);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    Response {
+        status: status.unwrap_or_else(|| panic!("no status line in {head:?}")),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+fn is_complete(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head.to_ascii_lowercase();
+    let length = length
+        .split("content-length:")
+        .nth(1)
+        .and_then(|rest| rest.lines().next()?.trim().parse::<usize>().ok());
+    length.is_some_and(|length| body.len() >= length)
+}
+
+/// A reading of `/metrics`, in the Prometheus text format.
+pub(crate) struct Metrics(pub(crate) String);
+
+impl Metrics {
+    /// Name with labels, and value, of every sample.
+    fn samples(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+            .map(|line| {
+                let (series, value) = line.rsplit_once(' ').expect(line);
+                (series, value.parse().expect(line))
+            })
+    }
+
+    /// The one sample of a series, written as it stands in the text; 0 before its first count.
+    pub(crate) fn get(&self, series: &str) -> f64 {
+        let mut found = self.samples().filter(|(name, _)| *name == series);
+        found.next().map_or(0.0, |(_, value)| value)
+    }
+
+    /// The sum over all labels of `name`.
+    pub(crate) fn sum(&self, name: &str) -> f64 {
+        self.samples()
+            .filter(|(series, _)| series.split('{').next() == Some(name))
+            .map(|(_, value)| value)
+            .sum()
+    }
+
+    /// Whether `name` is exposed at all, with its help and type.
+    pub(crate) fn describes(&self, name: &str) -> bool {
+        [" ", "_bucket{", "{", "_count"].iter().any(|end| {
+            self.0
+                .lines()
+                .any(|line| line.starts_with(&format!("{name}{end}")))
+        }) && self.0.contains(&format!("# HELP {name} "))
+            && self.0.contains(&format!("# TYPE {name} "))
+    }
+}
