@@ -63,13 +63,15 @@ pub fn serve(config: Config) -> Result<()> {
     let store = open_store(&config)?;
     System::new().block_on(async move {
         let rooms = Arc::new(start_rooms(&config, store)?);
-        let admin = Data::new(Admin {
+        let draining = Arc::new(AtomicBool::new(false));
+        let admin = Admin {
             rooms: Arc::clone(&rooms),
             metrics: metrics_page.clone(),
-            draining: AtomicBool::new(false),
-        });
-        let (admin_server, admin_addr) = start_admin(&config, admin.clone())?;
-        let (public_server, public_addr) = start_public(&config, Arc::clone(&rooms))?;
+            draining: Arc::clone(&draining),
+        };
+        let (admin_server, admin_addr) = start_admin(&config, admin)?;
+        let (public_server, public_addr) =
+            start_public(&config, Arc::clone(&rooms), Arc::clone(&draining))?;
         tracing::info!(
             listen = %public_addr, admin = %admin_addr, url = config.server.url,
             database = crate::config::mask_password(&config.database.url), "relay is up"
@@ -83,7 +85,7 @@ pub fn serve(config: Config) -> Result<()> {
             }
         });
         wait_for_signal().await?;
-        shut_down(&config, &rooms, &admin, &public_server).await;
+        shut_down(&config, &rooms, &draining, &public_server).await;
         admin_server.stop(false).await;
         upkeep.abort();
         anyhow::Ok(())
@@ -147,8 +149,13 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn start_public(config: &Config, rooms: Arc<Rooms>) -> Result<(ServerHandle, SocketAddr)> {
-    let public = Data::new(Public::new(rooms)?);
+fn start_public(
+    config: &Config,
+    rooms: Arc<Rooms>,
+    draining: Arc<AtomicBool>,
+) -> Result<(ServerHandle, SocketAddr)> {
+    let trusted_proxies = config.server.trusted_proxies.clone();
+    let public = Data::new(Public::new(rooms, trusted_proxies, draining)?);
     let address = config.server.listen;
     let server = HttpServer::new(move || {
         App::new()
@@ -169,7 +176,8 @@ fn start_public(config: &Config, rooms: Arc<Rooms>) -> Result<(ServerHandle, Soc
     ))
 }
 
-fn start_admin(config: &Config, admin: Data<Admin>) -> Result<(ServerHandle, SocketAddr)> {
+fn start_admin(config: &Config, admin: Admin) -> Result<(ServerHandle, SocketAddr)> {
+    let admin = Data::new(admin);
     let address = config.server.admin_listen;
     let server =
         HttpServer::new(move || App::new().app_data(admin.clone()).configure(admin::routes))
@@ -200,10 +208,9 @@ async fn wait_for_signal() -> Result<()> {
     Ok(())
 }
 
-async fn shut_down(config: &Config, rooms: &Rooms, admin: &Admin, public: &ServerHandle) {
-    admin.draining.store(true, Ordering::Release);
-    // No new sockets; those that are open are closed one by one, what is in work answered.
-    public.pause().await;
+async fn shut_down(config: &Config, rooms: &Rooms, draining: &AtomicBool, public: &ServerHandle) {
+    // New sockets are told 503; those that are open are closed one by one, what is in work answered.
+    draining.store(true, Ordering::Release);
     if rooms
         .roster
         .send(Drain {

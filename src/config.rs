@@ -14,9 +14,10 @@ use std::{
 use buzz_actors::rooms::Settings;
 use buzz_protocol::Limits;
 use figment::{
-    Figment,
+    Figment, Metadata,
     providers::{Env, Format, Serialized, Toml},
 };
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::store::Durability;
@@ -62,6 +63,8 @@ pub struct Server {
     /// Shutdown: closes are spread over this time.
     #[serde(with = "values::duration")]
     pub drain: Duration,
+    /// Address ranges whose `X-Forwarded-For` counts, from the right.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// `[limits]`.
@@ -100,11 +103,14 @@ pub struct Database {
 }
 
 /// `[auth]`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Auth {
     /// Only logged-in clients publish and read.
     pub required: bool,
+    /// With `required`: sockets without a login are closed after it.
+    #[serde(with = "values::duration")]
+    pub timeout: Duration,
 }
 
 /// `[telemetry]`.
@@ -142,6 +148,7 @@ impl Default for Server {
             handler_permits: 1024,
             send_queue: 1024,
             drain: Duration::from_secs(5),
+            trusted_proxies: Vec::new(),
         }
     }
 }
@@ -166,6 +173,15 @@ impl Default for Database {
             url: "sqlite://data/relay.db".into(),
             readers: 10,
             durability: Durability::Full,
+        }
+    }
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self {
+            required: false,
+            timeout: Duration::from_secs(10),
         }
     }
 }
@@ -217,16 +233,20 @@ impl Config {
             Err(error) => return Err(ConfigError::File { path, error }),
         }
         let sections = Env::prefixed("BUZZ_").filter(|key| key.as_str().contains("__"));
-        let config: Self = figment
-            .merge(sections.split("__"))
-            .extract()
-            .map_err(|error| describe(&error))?;
-        config.check()?;
-        Ok(config)
+        figment = figment.merge(sections.split("__"));
+        let config: Self = figment.extract().map_err(|error| describe(&error))?;
+        match config.check() {
+            Ok(()) => Ok(config),
+            Err((key, why)) => {
+                let path: Vec<_> = key.split('.').map(str::to_owned).collect();
+                let place = place(figment.find_metadata(key), &path);
+                Err(ConfigError::Value(format!("{place}: {key}: {why}")))
+            }
+        }
     }
 
-    /// The bounds that types don't hold.
-    fn check(&self) -> Result<(), ConfigError> {
+    /// The bounds that types don't hold: the key that crosses one, and why it does.
+    fn check(&self) -> Result<(), (&'static str, String)> {
         let positive = [
             ("server.max_frame_bytes", self.server.max_frame_bytes),
             ("server.max_connections", self.server.max_connections),
@@ -238,15 +258,24 @@ impl Config {
             ("database.readers", self.database.readers),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(ConfigError::Value(format!("{key}: must be at least 1")));
+            return Err((key, "must be at least 1".into()));
         }
         let url = &self.server.url;
         if !url.starts_with("ws://") && !url.starts_with("wss://") {
-            let why = format!("server.url: `{url}` does not start with ws:// or wss://");
-            return Err(ConfigError::Value(why));
+            return Err((
+                "server.url",
+                format!("`{url}` does not start with ws:// or wss://"),
+            ));
+        }
+        let database = mask_password(&self.database.url);
+        if !database.starts_with("sqlite://") {
+            return Err((
+                "database.url",
+                format!("`{database}` does not start with sqlite://"),
+            ));
         }
         if let Err(error) = crate::telemetry::parse_filter(&self.telemetry.log) {
-            return Err(ConfigError::Value(format!("telemetry.log: {error}")));
+            return Err(("telemetry.log", error.to_string()));
         }
         Ok(())
     }
@@ -278,36 +307,33 @@ impl Config {
             max_frame_bytes: self.server.max_frame_bytes,
             send_queue: self.server.send_queue,
             auth_required: self.auth.required,
+            auth_timeout: self.auth.timeout,
         }
     }
 }
 
-/// Where a wrong value comes from, its key, and why it is wrong.
+/// Where wrong values come from, their keys, and why they are wrong.
 fn describe(error: &figment::Error) -> ConfigError {
     let lines = error.clone().into_iter().map(|error| {
-        let from_env = error
-            .metadata
-            .as_ref()
-            .is_some_and(|from| from.name.contains("environment"));
-        let key = error.path.join(".");
-        let place = match error
-            .metadata
-            .as_ref()
-            .and_then(|from| from.source.as_ref())
-        {
-            _ if from_env => format!(
-                "environment variable BUZZ_{}",
-                error.path.join("__").to_uppercase()
-            ),
-            Some(source) => format!("{source}"),
-            None => "configuration".into(),
-        };
-        match key.as_str() {
+        let place = place(error.metadata.as_ref(), &error.path);
+        match error.path.join(".").as_str() {
             "" => format!("{place}: {}", error.kind),
             key => format!("{place}: {key}: {}", error.kind),
         }
     });
     ConfigError::Value(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// The file or the environment variable that a value comes from.
+fn place(from: Option<&Metadata>, path: &[String]) -> String {
+    if from.is_some_and(|from| from.name.contains("environment")) {
+        return format!(
+            "environment variable BUZZ_{}",
+            path.join("__").to_uppercase()
+        );
+    }
+    let source = from.and_then(|from| from.source.as_ref());
+    source.map_or_else(|| "configuration".into(), ToString::to_string)
 }
 
 #[cfg(test)]

@@ -16,12 +16,12 @@ use tracing_subscriber::{
 
 use crate::config::{LogFormat, Telemetry as Settings};
 
-/// Reads a log setting.
+/// Reads a log setting. The HTTP server's own lines are left out below warnings, unless asked for.
 ///
 /// # Errors
 /// When it is neither a level nor a list of directives.
 pub fn parse_filter(log: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::builder().parse(log)
+    EnvFilter::builder().parse(format!("actix_server=warn,{log}"))
 }
 
 /// Keeps the trace exporter alive; flushes it at the end.

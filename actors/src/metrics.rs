@@ -76,6 +76,8 @@ pub struct AuthOutcomes {
     pub ok: Counter,
     /// Wrong in itself.
     pub invalid: Counter,
+    /// None came in time where one is required.
+    pub timeout: Counter,
 }
 
 impl Metrics {
@@ -105,6 +107,7 @@ impl Metrics {
             auth: AuthOutcomes {
                 ok: auth("ok"),
                 invalid: auth("invalid"),
+                timeout: auth("timeout"),
             },
             rejected_handler: counter!(
                 "buzz_admission_rejections_total", "transport" => "websocket", "reason" => "handler"

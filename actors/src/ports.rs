@@ -43,6 +43,12 @@ pub trait StoreWriter: Send {
     /// When the database fails.
     fn last_batch(&mut self) -> Result<u64, StoreError>;
 
+    /// Brings the database to rest before the process ends: all in one place, nothing to recover.
+    ///
+    /// # Errors
+    /// When the database fails; nothing is lost by that.
+    fn settle(&mut self) -> Result<(), StoreError>;
+
     /// Removes up to `max` events that expired at or before `now` (seconds since the epoch) and
     /// says how many it removed.
     ///

@@ -1,9 +1,12 @@
 //! The ways into the rooms, and what all of them are told at the start. Shared by every
 //! connection; holds no state of its own but two counters, each with one writer.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use actix::Addr;
@@ -28,6 +31,8 @@ pub struct Settings {
     pub send_queue: usize,
     /// Whether only logged-in clients may publish and read.
     pub auth_required: bool,
+    /// How long a socket may stay without a login where one is required.
+    pub auth_timeout: Duration,
 }
 
 /// Addresses of all rooms.

@@ -4,7 +4,10 @@
 //! `Drain`. Leaves: `Shutdown` to each connection, spread evenly, so that clients don't come back
 //! all at once.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use tokio::sync::oneshot;
@@ -48,19 +51,30 @@ pub struct Roster {
 /// How often a part of the connections is closed during a drain.
 const STEP: Duration = Duration::from_millis(10);
 
-impl Roster {
-    fn close_some(&mut self, mut rest: Vec<Addr<Connection>>, steps: u32, ctx: &mut Context<Self>) {
-        let now = rest.len().div_ceil(steps.max(1) as usize);
-        for addr in rest.drain(..now) {
+/// Connections that are still to be told, and when.
+struct Closing {
+    rest: Vec<Addr<Connection>>,
+    total: usize,
+    began: Instant,
+    over: Duration,
+}
+
+impl Closing {
+    /// Tells as many as should be told by now: by the clock, so that late timers make no gaps.
+    fn step(mut self, ctx: &mut Context<Roster>) {
+        let share = self.began.elapsed().as_secs_f64() / self.over.as_secs_f64().max(1e-3);
+        let due = ((share.min(1.0) * self.total as f64).ceil() as usize).max(1);
+        let left = self.total.saturating_sub(due).min(self.rest.len());
+        for addr in self.rest.drain(left..) {
             addr.do_send(Shutdown);
         }
-        if !rest.is_empty() {
-            ctx.run_later(STEP, move |act, ctx| {
-                act.close_some(rest, steps.saturating_sub(1), ctx)
-            });
+        if !self.rest.is_empty() {
+            ctx.run_later(STEP, move |_, ctx| self.step(ctx));
         }
     }
+}
 
+impl Roster {
     fn note_drained(&mut self) {
         if self.open.is_empty()
             && let Some(drained) = self.drained.take()
@@ -100,12 +114,15 @@ impl Handler<Drain> for Roster {
         self.drained = Some(drained);
         let addrs: Vec<_> = self.open.values().cloned().collect();
         // A tenth of the time stays for the last answers to go out.
-        let spread = drain.over.mul_f64(0.9);
-        let steps = (spread.as_millis() / STEP.as_millis())
-            .max(1)
-            .try_into()
-            .unwrap_or(u32::MAX);
-        self.close_some(addrs, steps, ctx);
+        let over = drain.over.mul_f64(0.9);
+        let (total, began) = (addrs.len(), Instant::now());
+        let closing = Closing {
+            rest: addrs,
+            total,
+            began,
+            over,
+        };
+        closing.step(ctx);
         self.note_drained();
         Box::pin(async move {
             let _ = tokio::time::timeout(drain.over, wait).await;

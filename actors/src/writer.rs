@@ -200,7 +200,7 @@ impl Handler<StoreEvents> for Writer {
     }
 }
 
-/// Answered when everything sent before it is committed and answered.
+/// Brings the database to rest. Answered when everything sent before it is committed and answered.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Settle;
@@ -209,6 +209,9 @@ impl Handler<Settle> for Writer {
     type Result = ();
     fn handle(&mut self, _: Settle, _: &mut Self::Context) {
         self.flush();
+        if let Err(error) = self.with_connection(|connection| connection.settle()) {
+            tracing::warn!(%error, "the database was not brought to rest");
+        }
     }
 }
 

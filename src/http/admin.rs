@@ -25,7 +25,7 @@ pub struct Admin {
     /// What `/metrics` shows.
     pub metrics: PrometheusHandle,
     /// Set when a shutdown begins.
-    pub draining: AtomicBool,
+    pub draining: Arc<AtomicBool>,
 }
 
 /// The routes.

@@ -2,9 +2,10 @@
 
 use std::{
     any::Any,
+    net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -17,6 +18,7 @@ use actix_web::{
     web::{self, Data, Payload, ServiceConfig},
 };
 use buzz_actors::{connection, rooms::Rooms};
+use ipnet::IpNet;
 use secp256k1::rand::random;
 use socket2::{SockRef, TcpKeepalive};
 
@@ -24,6 +26,8 @@ use super::nip11::Document;
 
 /// A socket that takes nothing for this long is cut, and so is one whose peer is gone.
 const STALLED: Duration = Duration::from_secs(30);
+/// What a refused handshake is told to wait, in seconds.
+const RETRY_SECS: &str = "5";
 /// What the kernel may hold for one client that does not read, so that thousands of them stay
 /// affordable; large enough to fill a local link.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
@@ -33,6 +37,8 @@ pub struct Public {
     rooms: Arc<Rooms>,
     information: String,
     next_connection: AtomicU64,
+    trusted_proxies: Vec<IpNet>,
+    draining: Arc<AtomicBool>,
 }
 
 impl Public {
@@ -40,12 +46,18 @@ impl Public {
     ///
     /// # Errors
     /// When the information document can't be written as JSON; it always can.
-    pub fn new(rooms: Arc<Rooms>) -> serde_json::Result<Self> {
+    pub fn new(
+        rooms: Arc<Rooms>,
+        trusted_proxies: Vec<IpNet>,
+        draining: Arc<AtomicBool>,
+    ) -> serde_json::Result<Self> {
         let information = serde_json::to_string(&Document::new(&rooms.settings))?;
         Ok(Self {
             rooms,
             information,
             next_connection: AtomicU64::new(1),
+            trusted_proxies,
+            draining,
         })
     }
 }
@@ -90,22 +102,55 @@ fn upgrade(
     payload: Payload,
     public: &Public,
 ) -> Result<HttpResponse, Error> {
+    let refuse = |why| {
+        Ok(HttpResponse::ServiceUnavailable()
+            .insert_header((RETRY_AFTER, RETRY_SECS))
+            .force_close()
+            .body(why))
+    };
+    if public.draining.load(Ordering::Acquire) {
+        return refuse("the relay restarts\n");
+    }
     let Some(slot) = public.rooms.sockets.try_enter() else {
-        return Ok(HttpResponse::ServiceUnavailable()
-            .insert_header((RETRY_AFTER, "5"))
-            .body("too many connections\n"));
+        return refuse("too many connections\n");
     };
     let Some(peer) = request.peer_addr() else {
         return Ok(HttpResponse::BadRequest().body("no peer address\n"));
     };
+    let forwarded = request
+        .headers()
+        .get_all("x-forwarded-for")
+        .filter_map(|v| v.to_str().ok());
     let opening = connection::Opening {
         number: public.next_connection.fetch_add(1, Ordering::Relaxed),
-        peer: peer.ip(),
+        peer: client_address(peer.ip(), forwarded, &public.trusted_proxies),
         challenge: format!("{:032x}", random::<u128>()),
         slot,
         rooms: Arc::clone(&public.rooms),
     };
     connection::start(request, payload, opening)
+}
+
+/// The client's address: the peer's, or where that is a trusted proxy, the last address of
+/// `X-Forwarded-For` that is none. What stands before it may be made up by the client.
+fn client_address<'a>(
+    peer: IpAddr,
+    forwarded: impl Iterator<Item = &'a str>,
+    trusted: &[IpNet],
+) -> IpAddr {
+    let is_trusted = |address: &IpAddr| trusted.iter().any(|range| range.contains(address));
+    let lists: Vec<&str> = forwarded.collect();
+    let mut client = peer;
+    for address in lists.iter().rev().flat_map(|list| list.rsplit(',')) {
+        if !is_trusted(&client) {
+            break;
+        }
+        let Ok(address) = address.trim().parse() else {
+            break;
+        };
+        client = address;
+    }
+    client
 }
 
 /// Sets a new socket's options: called for each before its first byte.
@@ -126,5 +171,33 @@ pub fn on_connect(socket: &dyn Any, _: &mut Extensions) {
         .and_then(|()| socket.set_send_buffer_size(SEND_BUFFER_BYTES));
     if let Err(error) = set {
         tracing::debug!(%error, "a socket option was not set");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarded_addresses_count_from_the_right_and_only_behind_trusted_proxies() {
+        let nets = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|net| net.parse().unwrap())
+                .collect::<Vec<_>>()
+        };
+        let proxy = nets(&["127.0.0.1/32", "10.0.0.0/8"]);
+        for (trusted, headers, expected) in [
+            (&proxy[..0], &["1.2.3.4"][..], "127.0.0.1"),
+            (&proxy, &["1.2.3.4, 5.6.7.8"], "5.6.7.8"),
+            (&proxy, &["1.2.3.4, 5.6.7.8, 10.0.0.9"], "5.6.7.8"),
+            (&proxy, &["1.2.3.4", "5.6.7.8, 10.0.0.9"], "5.6.7.8"),
+            (&proxy, &["1.2.3.4, nonsense, 10.0.0.9"], "10.0.0.9"),
+            (&proxy, &[], "127.0.0.1"),
+        ] {
+            let peer = "127.0.0.1".parse().unwrap();
+            let client = client_address(peer, headers.iter().copied(), trusted);
+            assert_eq!(client.to_string(), expected, "{headers:?}");
+        }
     }
 }

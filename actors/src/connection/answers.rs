@@ -92,7 +92,7 @@ impl Connection {
         self.send_ok(id, false, &refusal.to_string());
     }
 
-    fn log_login(&self, outcome: &'static str, reason: &'static str) {
+    pub(super) fn log_login(&self, outcome: &'static str, reason: &'static str) {
         tracing::info!(
             target: "access", outcome, reason, verb = "AUTH", peer = %self.peer,
             connection = self.number, "login {outcome}/{reason}"

@@ -168,8 +168,12 @@ impl Connection {
         self.send_ok(id, false, &refusal.to_string());
     }
 
-    /// Refuses a REQ or ends a subscription by name.
+    /// Refuses a REQ or COUNT by name. To the client, CLOSED ends whatever has that name: so does
+    /// a refused REQ here.
     fn refuse_sub(&mut self, verb: &'static str, sub: &str, refusal: &Refusal) {
+        if verb == "REQ" {
+            self.end_subscription_by_id(sub);
+        }
         self.log_refused(verb, refusal.prefix());
         let text = refusal.to_string();
         self.send(&relay_frame::closed(sub, &text));
@@ -210,6 +214,12 @@ impl Connection {
         Some(subscription)
     }
 
+    fn end_subscription_by_id(&mut self, id: &str) {
+        if let Some(token) = self.subscriptions.by_id(id).map(|open| open.token) {
+            self.end_subscription(token);
+        }
+    }
+
     fn end_subscription(&mut self, token: u32) -> Option<Subscription> {
         let connection = self.number;
         self.rooms.fanout.do_send(Unsubscribe {
@@ -232,6 +242,17 @@ impl Actor for Connection {
         // Before anything that may ask for a login (NIP-42).
         let challenge = relay_frame::auth_challenge(&self.login.challenge);
         self.send(&challenge);
+        if self.rooms.settings.auth_required {
+            ctx.run_later(self.rooms.settings.auth_timeout, |connection, _| {
+                if connection.login.keys.is_empty() {
+                    // A bare close, as for a login that is shed: no code, no reason.
+                    connection.rooms.metrics.auth.timeout.increment(1);
+                    connection.log_login("denied", "timeout");
+                    connection.end("auth_timeout");
+                    connection.outgoing.wake();
+                }
+            });
+        }
     }
 
     fn stopping(&mut self, _: &mut Context) -> Running {

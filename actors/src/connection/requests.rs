@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use actix::AsyncContext;
 use buzz_protocol::{
-    ClientFrame, Event, Filter, Limits, Refusal, auth, kind,
-    relay_frame::{self},
+    ClientFrame, Event, Filter, Limits, Refusal, auth,
+    client_frame::{About, BadFrame},
+    kind,
 };
 use tracing::Span;
 
@@ -26,11 +27,12 @@ impl Connection {
         let parsed = {
             let _parse = tracing::debug_span!(parent: &span, "parse").entered();
             match std::str::from_utf8(message) {
-                Ok(text) => ClientFrame::parse(text).map_err(|bad| (bad.answer(), is_event(text))),
-                Err(_) => Err((
-                    relay_frame::notice("invalid: the message is not UTF-8"),
-                    false,
-                )),
+                Ok(text) => ClientFrame::parse(text),
+                Err(error) => Err(BadFrame {
+                    about: About::Unknown,
+                    verb: None,
+                    reason: format!("invalid: the message is not UTF-8: {error}"),
+                }),
             }
         };
         match parsed {
@@ -39,20 +41,21 @@ impl Connection {
             Ok(ClientFrame::Count { query, filters }) => {
                 self.receive_count(query, filters, span, ctx);
             }
-            Ok(ClientFrame::Close { sub }) => {
-                if let Some(token) = self.subscriptions.by_id(&sub).map(|open| open.token) {
-                    self.end_subscription(token);
-                }
-            }
+            Ok(ClientFrame::Close { sub }) => self.end_subscription_by_id(&sub),
             Ok(ClientFrame::Auth(event)) => self.receive_login(event, ctx),
-            Err((answer, is_event)) => {
-                if is_event {
-                    self.rooms.metrics.events.invalid.increment(1);
-                }
-                self.log_refused("bad frame", "invalid");
-                self.send(&answer);
-            }
+            Err(bad) => self.refuse_bad(&bad),
         }
+    }
+
+    fn refuse_bad(&mut self, bad: &BadFrame) {
+        match (bad.verb, &bad.about) {
+            (Some("EVENT"), _) => self.rooms.metrics.events.invalid.increment(1),
+            (Some("AUTH"), _) => self.rooms.metrics.auth.invalid.increment(1),
+            (Some("REQ"), About::Sub(sub)) => self.end_subscription_by_id(sub),
+            _ => {}
+        }
+        self.log_refused(bad.verb.unwrap_or("unknown"), "invalid");
+        self.send(&bad.answer());
     }
 
     fn receive_event(&mut self, event: Event, span: Span) {
@@ -116,9 +119,7 @@ impl Connection {
             Ok(permit) => permit,
             Err(refusal) => return self.refuse_sub("REQ", sub, &refusal),
         };
-        if let Some(token) = self.subscriptions.by_id(sub).map(|open| open.token) {
-            self.end_subscription(token);
-        }
+        self.end_subscription_by_id(sub);
         let subscription = self.subscriptions.open(sub, 0);
         let (token, prefix) = (subscription.token, subscription.prefix.clone());
         // First to the fan-out, then the last committed batch: what is committed later comes
@@ -246,12 +247,6 @@ impl Connection {
             Refusal::TooManyRequests
         })
     }
-}
-
-/// Whether a text that does not parse was meant as an EVENT, for the count of outcomes.
-fn is_event(text: &str) -> bool {
-    let rest = text.trim_start().strip_prefix('[').map(str::trim_start);
-    rest.is_some_and(|rest| rest.starts_with("\"EVENT\""))
 }
 
 /// Whether a repost carries a protected event in its content (NIP-18, NIP-70).

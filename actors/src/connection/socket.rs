@@ -178,7 +178,7 @@ impl Connection {
 
 impl super::Outgoing {
     /// Has the pump polled again, for bytes that were added after its turn.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }

@@ -52,6 +52,8 @@ pub enum About {
 pub struct BadFrame {
     /// What it was about.
     pub about: About,
+    /// EVENT, REQ, COUNT, CLOSE or AUTH, where that could be read.
+    pub verb: Option<&'static str>,
     /// Why, with its machine-readable prefix (`invalid: …` or `unsupported: …`).
     pub reason: String,
 }
@@ -83,31 +85,38 @@ fn bad_frame(text: &str, error: &str) -> BadFrame {
         Some(at) => error[at..].to_owned(),
         None => format!("invalid: {error}"),
     };
+    let (verb, about) = readable_subject(text);
     BadFrame {
-        about: readable_subject(text),
+        about,
+        verb,
         reason,
     }
 }
 
 /// Finds the id in a frame that does not parse: the second string of REQ and COUNT, or the first
 /// `"id":"…"` behind EVENT and AUTH (inside a JSON string the quotes would be escaped).
-fn readable_subject(text: &str) -> About {
-    fn subject(text: &str) -> Option<About> {
-        let rest = text.trim_start().strip_prefix('[')?;
-        let (verb, rest) = leading_string(rest)?;
-        let rest = rest.trim_start().strip_prefix(',')?;
-        match verb.as_str() {
+fn readable_subject(text: &str) -> (Option<&'static str>, About) {
+    let after_verb = text.trim_start().strip_prefix('[').and_then(leading_string);
+    let Some((verb, rest)) = after_verb else {
+        return (None, About::Unknown);
+    };
+    let known = ["EVENT", "REQ", "COUNT", "CLOSE", "AUTH"];
+    let verb = known.into_iter().find(|known| *known == verb);
+    let about = rest
+        .trim_start()
+        .strip_prefix(',')
+        .and_then(|rest| match verb? {
+            "EVENT" | "AUTH" => event_id(rest).map(About::Event),
             "REQ" | "COUNT" => leading_string(rest).map(|(sub, _)| About::Sub(sub)),
-            "EVENT" | "AUTH" => {
-                let rest = &rest[rest.find("\"id\"")? + 4..];
-                let rest = rest.trim_start().strip_prefix(':')?.trim_start();
-                let hex = rest.strip_prefix('"')?.as_bytes().get(..64)?;
-                EventId::from_hex(hex).ok().map(About::Event)
-            }
             _ => None,
-        }
-    }
-    subject(text).unwrap_or(About::Unknown)
+        });
+    (verb, about.unwrap_or(About::Unknown))
+}
+
+fn event_id(text: &str) -> Option<EventId> {
+    let rest = &text[text.find("\"id\"")? + 4..];
+    let rest = rest.trim_start().strip_prefix(':')?.trim_start();
+    EventId::from_hex(rest.strip_prefix('"')?.as_bytes().get(..64)?).ok()
 }
 
 fn leading_string(text: &str) -> Option<(String, &str)> {

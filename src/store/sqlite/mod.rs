@@ -12,7 +12,11 @@ use buzz_actors::ports::{EventStore, StoreError, StoreReader, StoreWriter};
 use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
-use self::{reader::SqliteReader, writer::SqliteWriter};
+use self::{
+    reader::SqliteReader,
+    statement::{Commit, Shape, Statement},
+    writer::SqliteWriter,
+};
 use super::{Durability, batch::BrokenRow};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
@@ -74,8 +78,8 @@ impl SqliteStore {
         // written back once.
         let mut connection = self.connect(&format!(
             "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; \
-             PRAGMA cache_size = -262144; PRAGMA wal_autocheckpoint = 20000; \
-             PRAGMA journal_size_limit = 100000000;"
+             PRAGMA cache_size = -262144; PRAGMA wal_autocheckpoint = 16000; \
+             PRAGMA journal_size_limit = 70000000;"
         ))?;
         connection
             .run_pending_migrations(MIGRATIONS)
@@ -125,16 +129,16 @@ enum Error {
     Row(#[from] BrokenRow),
 }
 
-/// Runs `work` in a transaction. After an error it is left to the connection's end, as SQLite has
-/// already ended it where the disk is full; Diesel's own would report that instead of the cause.
-fn transaction<T>(
+/// Runs `work` in a transaction that `B` begins. After an error it is left to the connection's end,
+/// as SQLite has already ended it where the disk is full; Diesel's own would report that instead of
+/// the cause.
+fn transaction<B: Shape, T>(
     connection: &mut SqliteConnection,
-    begin: &str,
     work: impl FnOnce(&mut SqliteConnection) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    connection.batch_execute(begin)?;
+    Statement::<B, 0>::new(vec![]).execute(connection)?;
     let done = work(connection)?;
-    connection.batch_execute("COMMIT")?;
+    Statement::<Commit, 0>::new(vec![]).execute(connection)?;
     Ok(done)
 }
 

@@ -8,7 +8,7 @@ use diesel::SqliteConnection;
 
 use super::{
     Error, Held, SqliteStore, merge,
-    statement::{LastBatch, Row, Statement, Value::Int, WalkKey, WalkTime},
+    statement::{BeginRead, LastBatch, Row, Statement, Value::Int, WalkKey, WalkTime},
     transaction,
 };
 use crate::store::{
@@ -192,7 +192,7 @@ fn read(connection: &mut SqliteConnection, pass: &mut Pass<'_>) -> Result<(), Er
             Ok(walk.for_each(connection, |row| pass.offer(row))?)
         }
         // One transaction: all statements see one state.
-        _ => transaction(connection, "BEGIN", |connection| {
+        _ => transaction::<BeginRead, _>(connection, |connection| {
             if walk_newest(connection, pass)?.is_continue() {
                 merge::merge(connection, pass)?;
             }

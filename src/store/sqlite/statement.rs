@@ -159,8 +159,8 @@ pub(super) fn list<S: Shape>(
         };
         match values.len() {
             ..=4 => Statement::<S, 4>::new(padded(4)).for_each(connection, &mut take)?,
-            ..=32 => Statement::<S, 32>::new(padded(32)).for_each(connection, &mut take)?,
-            ..=128 => Statement::<S, 128>::new(padded(128)).for_each(connection, &mut take)?,
+            5..=32 => Statement::<S, 32>::new(padded(32)).for_each(connection, &mut take)?,
+            33..=128 => Statement::<S, 128>::new(padded(128)).for_each(connection, &mut take)?,
             _ => Statement::<S, 512>::new(padded(512)).for_each(connection, &mut take)?,
         }
     }
@@ -189,7 +189,7 @@ pub(super) fn heads(
     };
     match keys.len() {
         ..=4 => Statement::<Heads, 4>::new(padded(4)).for_each(connection, take),
-        ..=16 => Statement::<Heads, 16>::new(padded(16)).for_each(connection, take),
+        5..=16 => Statement::<Heads, 16>::new(padded(16)).for_each(connection, take),
         _ => Statement::<Heads, 64>::new(padded(64)).for_each(connection, take),
     }
 }
@@ -237,6 +237,9 @@ macro_rules! shapes {
 }
 
 shapes! {
+    BeginRead { HEAD: "BEGIN", ROW: "" }
+    BeginWrite { HEAD: "BEGIN IMMEDIATE", ROW: "" }
+    Commit { HEAD: "COMMIT", ROW: "" }
     /// Rows of one key, newest first: key, upper bound, lower bound.
     WalkKey {
         HEAD: rows_of!("event.", "entry CROSS JOIN event ON event.position = entry.position \

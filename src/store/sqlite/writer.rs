@@ -5,13 +5,13 @@ use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{Outcome, StoreError, StoreWriter};
 use buzz_protocol::VerifiedEvent;
-use diesel::{QueryResult, SqliteConnection};
+use diesel::{QueryResult, SqliteConnection, connection::SimpleConnection};
 
 use super::{
     Held, SqliteStore,
     statement::{
-        AtPositions, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch, NOTHING, OfKeys,
-        RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
+        AtPositions, BeginWrite, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch,
+        NOTHING, OfKeys, RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
         Value::{self, Int, Null, Text},
         list,
     },
@@ -48,7 +48,7 @@ impl SqliteWriter {
     ) -> Result<Vec<Outcome>, StoreError> {
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
         self.held.with(|connection| {
-            transaction(connection, "BEGIN IMMEDIATE", |connection| {
+            transaction::<BeginWrite, _>(connection, |connection| {
                 let stored = look_up(connection, &Lookup::of(events))?;
                 let plan = batch::plan(events, &stored, batch)?;
                 if !plan.is_empty() {
@@ -85,11 +85,17 @@ impl StoreWriter for SqliteWriter {
         })
     }
 
+    fn settle(&mut self) -> Result<(), StoreError> {
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.held
+            .with(|connection| Ok(connection.batch_execute(checkpoint)?))
+    }
+
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
         let now = Int(i64::try_from(now).unwrap_or(i64::MAX));
         let max = Int(i64::try_from(max).unwrap_or(i64::MAX));
         self.held.with(|connection| {
-            transaction(connection, "BEGIN IMMEDIATE", |connection| {
+            transaction::<BeginWrite, _>(connection, |connection| {
                 let mut rows = Vec::new();
                 Statement::<Expired, 0>::new(vec![now, max]).for_each(connection, |row| {
                     rows.push(stored_row(row));
