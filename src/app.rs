@@ -37,8 +37,10 @@ use crate::{
 
 /// A request head must be whole within this time, so that a slow handshake costs little.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// After the relay's side has closed, the client's side may take this long.
-const CLOSING: Duration = Duration::from_millis(200);
+/// After the relay's side has closed, the client's side may take this long. More than half a
+/// second: the server reckons from a clock that ticks twice a second, and a deadline that has
+/// passed when it is set wakes nobody, so that the socket would never be closed.
+const CLOSING: Duration = Duration::from_secs(1);
 /// Sockets beyond `server.max_connections` that can still be told 503.
 const SPARE_SOCKETS: usize = 1024;
 
