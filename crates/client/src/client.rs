@@ -203,7 +203,8 @@ impl Client {
     /// Sends telemetry (ephemeral, kind 24200) when there is room, and never before a message. At
     /// most [`Config::observer_queue`] frames wait; the oldest are dropped.
     pub fn observe(&self, event: Event) {
-        self.calls.send(Call::Command(Command::Observe(Box::new(event))));
+        self.calls
+            .send(Call::Command(Command::Observe(Box::new(event))));
     }
 
     /// Telemetry frames dropped since the start because too many waited.

@@ -23,7 +23,8 @@ use crate::{
     Error, Signer,
     client::Call,
     session::{
-        Answer, Command, Config, Input, Message, Now, Output, RequestId, Session, SocketId, Status, SubId,
+        Answer, Command, Config, Input, Message, Now, Output, RequestId, Session, SocketId, Status,
+        SubId,
     },
     socket::{self, Transport, Write},
 };

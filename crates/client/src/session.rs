@@ -360,7 +360,8 @@ impl Session {
         self.writing.clear();
         let until = self.link.waiting_until().unwrap_or(now.at);
         let retry_in = until.saturating_sub(now.at);
-        self.outputs.push_back(Output::Status(Status::Offline { retry_in }));
+        self.outputs
+            .push_back(Output::Status(Status::Offline { retry_in }));
     }
 
     fn write_failed(&mut self, ticket: Ticket, now: Now) {

@@ -153,7 +153,11 @@ async fn write(
             continue;
         };
         let ok = result.is_ok();
-        let report = if ok { Input::Written(ticket) } else { Input::WriteFailed(ticket) };
+        let report = if ok {
+            Input::Written(ticket)
+        } else {
+            Input::WriteFailed(ticket)
+        };
         let _ = driver.send(report).await;
         if !ok {
             return;

@@ -78,6 +78,7 @@ impl Stream for Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.calls.send(Call::Command(Command::Unsubscribe(self.id)));
+        self.calls
+            .send(Call::Command(Command::Unsubscribe(self.id)));
     }
 }

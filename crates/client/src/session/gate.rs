@@ -64,7 +64,12 @@ impl Gate {
             at = at.max(last + config.stagger);
         }
         // The frame `share` places back must have left the window.
-        if let Some(&earlier) = self.sent.len().checked_sub(share.max(1)).map(|i| &self.sent[i]) {
+        if let Some(&earlier) = self
+            .sent
+            .len()
+            .checked_sub(share.max(1))
+            .map(|i| &self.sent[i])
+        {
             at = at.max(earlier + config.quota_window + config.quota_window / 10);
         }
         at
@@ -101,7 +106,10 @@ mod tests {
             let (mut gate, config, mut rng) = gate_and_rng();
             gate.arm(text, ms(0), &config, &mut rng);
             let (until, words) = gate.armed(ms(0)).expect("armed");
-            assert!(until >= ms(secs * 1000) && until <= ms(secs * 1000 + 100), "{text}");
+            assert!(
+                until >= ms(secs * 1000) && until <= ms(secs * 1000 + 100),
+                "{text}"
+            );
             assert_eq!(words, text);
             assert_eq!(gate.open_at(ms(0), 50, &config), until);
         }

@@ -7,9 +7,16 @@ use super::{Config, SocketId, rng::Rng};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Not connected; the next dial is due then.
-    Waiting { until: Duration },
-    Dialing { deadline: Duration },
-    Open { since: Duration, ping: Ping },
+    Waiting {
+        until: Duration,
+    },
+    Dialing {
+        deadline: Duration,
+    },
+    Open {
+        since: Duration,
+        ping: Ping,
+    },
     /// Ended on purpose.
     Closed,
 }

@@ -56,7 +56,11 @@ impl Observer {
     }
 
     /// The frame at the head, which is in flight from now on.
-    pub(crate) fn send_next(&mut self, now: Duration, config: &Config) -> Option<(EventId, String)> {
+    pub(crate) fn send_next(
+        &mut self,
+        now: Duration,
+        config: &Config,
+    ) -> Option<(EventId, String)> {
         let mut frame = self.waiting.pop_front()?;
         frame.forget_at = now + config.observer_timeout;
         self.next_at = now + config.observer_every;

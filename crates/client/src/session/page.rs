@@ -73,7 +73,8 @@ impl Page {
             let full = times.len() >= size;
             // Another filter's events may lie past this one's cut: count from the new end.
             let boundary = *times.get(size - 1).or(times.last())?;
-            if !full && (times.len() < SMALLEST_CUT || boundary <= base || Some(boundary) == until) {
+            if !full && (times.len() < SMALLEST_CUT || boundary <= base || Some(boundary) == until)
+            {
                 return None;
             }
             // The boundary second may hold more, so it is asked again; a second that fills a whole

@@ -32,7 +32,9 @@ type Subs = BTreeMap<SubId, Sub>;
 impl Recovery {
     /// True where `wire` is the attempt's request.
     pub(crate) fn carries(&self, wire: WireId) -> bool {
-        self.attempt.as_ref().is_some_and(|attempt| attempt.wire == wire)
+        self.attempt
+            .as_ref()
+            .is_some_and(|attempt| attempt.wire == wire)
     }
 
     /// When the next attempt may start, where one is pending and none under way.
@@ -41,7 +43,10 @@ impl Recovery {
             return None;
         }
         Self::pending(subs, config)?;
-        Some(self.ended_at.map_or(Duration::ZERO, |at| at + config.recovery_pause))
+        Some(
+            self.ended_at
+                .map_or(Duration::ZERO, |at| at + config.recovery_pause),
+        )
     }
 
     /// The subscription to recover next: least recently attempted, and its consumer has room.
@@ -49,10 +54,17 @@ impl Recovery {
         let waiting = subs
             .iter()
             .filter(|(_, sub)| sub.gap().is_some() && sub.has_room(config));
-        waiting.min_by_key(|(id, sub)| (sub.last_attempt, **id)).map(|(id, _)| *id)
+        waiting
+            .min_by_key(|(id, sub)| (sub.last_attempt, **id))
+            .map(|(id, _)| *id)
     }
 
-    pub(crate) fn choose(&self, subs: &mut Subs, now: Duration, c: &Config) -> Option<(SubId, Gap)> {
+    pub(crate) fn choose(
+        &self,
+        subs: &mut Subs,
+        now: Duration,
+        c: &Config,
+    ) -> Option<(SubId, Gap)> {
         let id = Self::pending(subs, c)?;
         let sub = subs.get_mut(&id)?;
         sub.last_attempt = Some(now);

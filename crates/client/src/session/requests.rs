@@ -118,7 +118,9 @@ impl Requests {
     }
 
     pub(crate) fn has_ready(&self) -> bool {
-        self.list.iter().any(|request| request.stage == Stage::Ready)
+        self.list
+            .iter()
+            .any(|request| request.stage == Stage::Ready)
     }
 
     /// The frame of the request that has waited longest, which counts as sent from now on.
@@ -146,7 +148,8 @@ impl Requests {
         message: &str,
         login: &Login,
     ) -> Verdict {
-        let Some(at) = self.position(|ask| matches!(ask, Ask::Publish { id: ours, .. } if ours == id))
+        let Some(at) =
+            self.position(|ask| matches!(ask, Ask::Publish { id: ours, .. } if ours == id))
         else {
             return Verdict::NotOurs;
         };

@@ -42,7 +42,9 @@ impl WireId {
 enum Stage {
     /// To be sent when the gate allows.
     Waiting,
-    Sent { logged_in: bool },
+    Sent {
+        logged_in: bool,
+    },
     /// Refused until a login.
     Login,
 }
@@ -121,7 +123,11 @@ impl Subscriptions {
         let subs = &self.subs;
         if let Some(wire) = self.wires.get_mut(&wire_id) {
             wire.members.retain(|member| member.sub != id);
-            let left: usize = wire.members.iter().map(|m| subs[&m.sub].filters.len()).sum();
+            let left: usize = wire
+                .members
+                .iter()
+                .map(|m| subs[&m.sub].filters.len())
+                .sum();
             if left == 0 {
                 self.end_wire(wire_id, &mut effects);
             } else if wire.live && left * 2 <= wire.filters_sent {
@@ -167,7 +173,12 @@ impl Subscriptions {
             }
         }
         for (_, group) in groups {
-            self.add_wire(group.into_iter().map(|sub| Member { sub, page: None }).collect());
+            self.add_wire(
+                group
+                    .into_iter()
+                    .map(|sub| Member { sub, page: None })
+                    .collect(),
+            );
         }
     }
 
@@ -234,7 +245,12 @@ impl Subscriptions {
                 continue;
             };
             if recovery {
-                filters.extend(member.page.iter().flat_map(|page| page.filters(&sub.filters)));
+                filters.extend(
+                    member
+                        .page
+                        .iter()
+                        .flat_map(|page| page.filters(&sub.filters)),
+                );
                 continue;
             }
             match sub.resume_from() {
@@ -285,7 +301,12 @@ impl Subscriptions {
         } else {
             None
         };
-        for (member, _) in wire.members.iter_mut().zip(wanted).filter(|(_, wanted)| *wanted) {
+        for (member, _) in wire
+            .members
+            .iter_mut()
+            .zip(wanted)
+            .filter(|(_, wanted)| *wanted)
+        {
             let Some(sub) = self.subs.get_mut(&member.sub) else {
                 continue;
             };
@@ -313,10 +334,15 @@ impl Subscriptions {
             return effects;
         };
         if self.recovery.carries(id) {
-            let page = wire.members.first_mut().and_then(|member| member.page.take());
+            let page = wire
+                .members
+                .first_mut()
+                .and_then(|member| member.page.take());
             self.end_wire(id, &mut effects);
             let rest = page.and_then(Page::remainder);
-            let next = self.recovery.page_ended(rest, now.at, &mut self.subs, config);
+            let next = self
+                .recovery
+                .page_ended(rest, now.at, &mut self.subs, config);
             if let Some((sub, gap)) = next {
                 let wire = self.add_page(sub, gap, config);
                 self.recovery.started(wire, sub, gap);
@@ -385,15 +411,21 @@ impl Subscriptions {
             }
         } else if let Some(member) = wire.members.pop() {
             self.subs.remove(&member.sub);
-            effects.messages.push((member.sub, Message::Closed(text.to_owned())));
+            effects
+                .messages
+                .push((member.sub, Message::Closed(text.to_owned())));
         }
     }
 
     /// The login ended, well or not: what waited for it is asked again, or refused.
     pub(crate) fn login_ended(&mut self, login: &Login, effects: &mut Effects) {
         let waits = |wire: &Wire| wire.stage == Stage::Login;
-        let waiting: Vec<WireId> =
-            self.wires.iter().filter(|(_, w)| waits(w)).map(|(id, _)| *id).collect();
+        let waiting: Vec<WireId> = self
+            .wires
+            .iter()
+            .filter(|(_, w)| waits(w))
+            .map(|(id, _)| *id)
+            .collect();
         for id in waiting {
             if let Some(error) = login.failure() {
                 self.refused(id, &error.to_string(), effects);
