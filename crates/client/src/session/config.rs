@@ -34,7 +34,8 @@ pub struct Config {
     pub seen: usize,
     /// From the end of one recovery to the start of the next.
     pub recovery_pause: Duration,
-    /// The longest a recovery waits for its EOSE.
+    /// The longest a recovery waits for its EOSE. Longer than a ping and its answer take together,
+    /// so that a dead socket is known as such first, and the recovery is not taken as done.
     pub recovery_timeout: Duration,
     /// Between two pings.
     pub ping_every: Duration,
@@ -78,7 +79,7 @@ impl Default for Config {
             overlap_secs: 5,
             seen: 12_000,
             recovery_pause: secs(5),
-            recovery_timeout: secs(30),
+            recovery_timeout: secs(45),
             ping_every: secs(30),
             ping_timeout: secs(10),
             connect_timeout: secs(10),

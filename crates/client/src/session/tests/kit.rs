@@ -29,14 +29,17 @@ pub(super) fn event(kind: u16, channel: u64, n: u64, created_at: u64) -> Event {
     let entry = pool.entry((kind, channel, n, created_at));
     entry
         .or_insert_with(|| {
-            let keys = Keypair::from_secret_key(&SecretKey::from_secret_bytes([7; 32]).unwrap());
+            static KEYS: OnceLock<Keypair> = OnceLock::new();
+            let keys = KEYS.get_or_init(|| {
+                Keypair::from_secret_key(&SecretKey::from_secret_bytes([7; 32]).unwrap())
+            });
             let unsigned = UnsignedEvent {
                 created_at,
                 kind,
                 tags: vec![Tag::new(["h", &channel.to_string()])],
                 content: n.to_string(),
             };
-            unsigned.sign(&keys)
+            unsigned.sign(keys)
         })
         .clone()
 }

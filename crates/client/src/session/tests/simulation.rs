@@ -5,6 +5,8 @@
 //! A failing seed is printed; `BUZZ_SIM_SEED=n cargo test -p buzz-client simulation -- --nocapture`
 //! replays it with all inputs and outputs. `BUZZ_SIM_SEEDS=n` runs another number of seeds.
 
+use std::collections::BTreeMap;
+
 use super::{
     super::*,
     kit::{UNIX, channel, event, ms, secs},
@@ -24,8 +26,10 @@ fn config() -> Config {
 
 struct Story {
     world: World,
-    /// Events from elsewhere and publishes so far; also makes events differ.
+    /// Calls so far.
     n: u64,
+    /// Events so far of a channel and second: few differ between stories, so that few are signed.
+    events: BTreeMap<(u64, u64), u64>,
 }
 
 impl Story {
@@ -40,17 +44,23 @@ impl Story {
             let fast = world.rng.next_u64().is_multiple_of(2);
             world.subscribe(c, vec![channel(c)], fast);
         }
-        Self { world, n: 0 }
+        Self {
+            world,
+            n: 0,
+            events: BTreeMap::new(),
+        }
     }
 
     fn fresh_event(&mut self) -> Event {
-        self.n += 1;
         let r = self.world.rng.next_u64();
         // Authors' clocks: up to 3 s behind, and now and then ten minutes ahead.
         let second = self.world.at.as_secs();
         let at = UNIX + second + if r % 23 == 0 { 600 } else { 0 } - (r >> 8) % 4;
         let busy = if r % 3 == 0 { 1 } else { CHANNELS };
-        event(9, (r >> 16) % busy, self.n, at)
+        let channel = (r >> 16) % busy;
+        let nth = self.events.entry((channel, at)).or_default();
+        *nth += 1;
+        event(9, channel, *nth, at)
     }
 
     fn something_happens(&mut self) {
@@ -59,7 +69,7 @@ impl Story {
         let world = &mut self.world;
         match pick {
             0..45 => {
-                let burst = if x.is_multiple_of(8) { 30 } else { 1 };
+                let burst = if x.is_multiple_of(8) { 12 } else { 1 };
                 for _ in 0..burst {
                     let event = self.fresh_event();
                     self.world.relay_takes(event);
@@ -67,6 +77,7 @@ impl Story {
             }
             45..60 => {
                 let event = self.fresh_event();
+                self.n += 1;
                 self.world.publish(self.n, event);
             }
             60..75 => world.read(SubId(x as u64 % CHANNELS), 1 + x % 20),
@@ -113,8 +124,8 @@ impl Story {
         world.refuse_dials = false;
         world.failing_writes = 0;
         world.relay.refuse.clear();
-        for _ in 0..600 {
-            world.until(world.at + secs(1));
+        for _ in 0..120 {
+            world.until(world.at + secs(4));
             for c in 0..CHANNELS {
                 world.read(SubId(c), usize::MAX);
             }
@@ -137,7 +148,7 @@ impl Story {
 
     fn run(seed: u64, trace: bool) -> u64 {
         let mut story = Self::begin(seed, trace);
-        for _ in 0..150 {
+        for _ in 0..100 {
             let pause = story.world.rng.up_to(ms(1200));
             story.world.until(story.world.at + pause);
             story.something_happens();
