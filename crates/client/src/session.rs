@@ -190,7 +190,8 @@ enum Written {
     Request(RequestId),
     Wire(WireId),
     Observer(EventId),
-    Free,
+    Login,
+    Close,
 }
 
 /// A client of one relay.
@@ -259,7 +260,7 @@ impl Session {
             Input::WriteFailed(ticket) => self.write_failed(ticket, now),
             Input::Signed(socket, challenge, event) => {
                 if self.link.is_current(socket) {
-                    self.signed(&challenge, event);
+                    self.signed(&challenge, event, now);
                 }
             }
             Input::Took(sub, n) => self.subscriptions.took(sub, n),
@@ -280,6 +281,9 @@ impl Session {
             self.requests.wake_at(),
             self.observer.wake_at(),
             self.subscriptions.recovery_deadline(),
+            self.login
+                .wake_at()
+                .filter(|_| self.subscriptions.wait_for_login()),
             self.send_at,
         ];
         times.into_iter().flatten().min()
@@ -342,6 +346,12 @@ impl Session {
         }
     }
 
+    /// The socket is of no use any more.
+    fn give_up(&mut self, now: Now) {
+        self.drop_socket();
+        self.lost(now);
+    }
+
     fn opened(&mut self, socket: SocketId, now: Now) {
         if !self.link.is_current(socket) {
             return;
@@ -375,7 +385,10 @@ impl Session {
             Written::Observer(id) => {
                 self.observer.answered(&id, true);
             }
-            Written::Free => {}
+            // No answer would ever come: begin anew, as after a login shed by a bare close.
+            Written::Login => self.give_up(now),
+            // The relay goes on sending what nobody here knows any more.
+            Written::Close => {}
         }
     }
 
@@ -458,12 +471,12 @@ impl Session {
         self.outputs.push_back(output);
     }
 
-    fn signed(&mut self, challenge: &str, event: Result<Box<Event>, String>) {
+    fn signed(&mut self, challenge: &str, event: Result<Box<Event>, String>, now: Now) {
         match event {
-            Ok(event) => match self.login.signed(challenge, event.id) {
+            Ok(event) => match self.login.signed(challenge, event.id, now.at, &self.config) {
                 Signed::Send => {
                     let frame = format!("[\"AUTH\",{}]", event.to_json());
-                    self.send(Written::Free, frame);
+                    self.send(Written::Login, frame);
                 }
                 Signed::SignAgain(newer) => self.sign(newer),
                 Signed::Stale => {}
@@ -478,7 +491,7 @@ impl Session {
 
     fn apply(&mut self, effects: Effects) {
         for wire in effects.close {
-            self.send(Written::Free, wire.close_frame());
+            self.send(Written::Close, wire.close_frame());
         }
         for (sub, message) in effects.messages {
             self.outputs.push_back(Output::Deliver(sub, message));
@@ -502,11 +515,11 @@ impl Session {
                 self.outputs.push_back(dial);
             }
             Some(LinkStep::Ping) => self.outputs.push_back(Output::Ping(self.link.socket())),
-            Some(LinkStep::GiveUp) => {
-                self.drop_socket();
-                self.lost(now);
-            }
+            Some(LinkStep::GiveUp) => self.give_up(now),
             None => {}
+        }
+        if self.login.is_overdue(now.at) && self.subscriptions.wait_for_login() {
+            self.give_up(now);
         }
         self.observer.expire(now.at);
         let effects = self.subscriptions.expire(now.at);

@@ -13,8 +13,8 @@ enum State {
     Idle,
     /// The signer works on this challenge.
     Signing(String),
-    /// The relay was sent this login.
-    Sent(EventId),
+    /// The relay was sent this login, and should have answered by then.
+    Sent(EventId, Duration),
     Done,
     Failed(Error),
 }
@@ -100,7 +100,7 @@ impl Login {
         if !self.has_signer {
             return None;
         }
-        if matches!(self.state, State::Signing(_) | State::Sent(_)) {
+        if matches!(self.state, State::Signing(_) | State::Sent(..)) {
             self.challenge = Some(challenge);
             return None;
         }
@@ -112,7 +112,13 @@ impl Login {
     }
 
     /// A login for `challenge` was signed.
-    pub(crate) fn signed(&mut self, challenge: &str, id: EventId) -> Signed {
+    pub(crate) fn signed(
+        &mut self,
+        challenge: &str,
+        id: EventId,
+        now: Duration,
+        config: &Config,
+    ) -> Signed {
         if self.state != State::Signing(challenge.to_owned()) {
             return Signed::Stale;
         }
@@ -122,7 +128,7 @@ impl Login {
                 Signed::SignAgain(newer)
             }
             _ => {
-                self.state = State::Sent(id);
+                self.state = State::Sent(id, now + config.request_timeout);
                 Signed::Send
             }
         }
@@ -145,7 +151,7 @@ impl Login {
     /// An OK came; true where it answers the login. A challenge that came meanwhile is left in
     /// [`Login::next_challenge`].
     pub(crate) fn answered(&mut self, id: &EventId, accepted: bool, message: &str) -> bool {
-        if self.state != State::Sent(*id) {
+        if !matches!(&self.state, State::Sent(sent, _) if sent == id) {
             return false;
         }
         if accepted {
@@ -162,6 +168,19 @@ impl Login {
     /// The challenge that came while an earlier one was being answered.
     pub(crate) fn next_challenge(&mut self) -> Option<String> {
         self.challenge.take()
+    }
+
+    /// When an answer of the relay is overdue.
+    pub(crate) fn wake_at(&self) -> Option<Duration> {
+        match self.state {
+            State::Sent(_, due) => Some(due),
+            _ => None,
+        }
+    }
+
+    /// The relay has not answered the login in time.
+    pub(crate) fn is_overdue(&self, now: Duration) -> bool {
+        self.wake_at().is_some_and(|due| due <= now)
     }
 
     /// Until when frames wait for the login, where they do.

@@ -110,17 +110,8 @@ impl Sub {
         }
         let oldest_dropped = self.gap.map(|gap| gap.oldest);
         let known = [self.cursor, self.catching_up, oldest_dropped];
-        known.into_iter().flatten().min()
-    }
-
-    /// The filters of a REQ from the start. Once caught up with nothing seen, all that is there now
-    /// is new, however much it is.
-    pub(crate) fn filters_from_start(&self) -> Vec<Filter> {
-        let mut filters = self.filters.clone();
-        if self.caught_up {
-            filters.iter_mut().for_each(|filter| filter.limit = None);
-        }
-        filters
+        // Caught up with nothing seen: all that is there by now is new.
+        Some(known.into_iter().flatten().min().unwrap_or(0))
     }
 
     /// A REQ from `base` on was sent: it covers the gap, and until its EOSE nothing later does.

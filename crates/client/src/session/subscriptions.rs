@@ -205,6 +205,11 @@ impl Subscriptions {
         self.wires.values().any(|wire| wire.stage == Stage::Waiting)
     }
 
+    /// A REQ waits for a login.
+    pub(crate) fn wait_for_login(&self) -> bool {
+        self.wires.values().any(|wire| wire.stage == Stage::Login)
+    }
+
     /// When the next recovery may start, where one is pending whose consumer has room.
     pub(crate) fn recovery_at(&self, config: &Config) -> Option<Duration> {
         self.recovery.ready_at(&self.subs, config)
@@ -261,7 +266,7 @@ impl Subscriptions {
                     member.page = Some(page);
                     sub.resumed(base);
                 }
-                None => filters.extend(sub.filters_from_start()),
+                None => filters.extend(sub.filters.iter().cloned()),
             }
         }
         wire.stage = Stage::Sent { logged_in };

@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use buzz_protocol::{Event, Filter, Tag, UnsignedEvent, relay_frame};
+pub(super) use buzz_protocol::relay_frame;
+use buzz_protocol::{Event, Filter, Tag, UnsignedEvent};
 use secp256k1::{Keypair, SecretKey};
 
 use super::super::*;

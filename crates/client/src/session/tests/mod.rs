@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod kit;
+mod logging_in;
+mod observing;
+mod publishing;
 mod relay;
 mod simulation;
 mod world;
