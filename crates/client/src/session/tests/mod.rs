@@ -7,6 +7,8 @@ mod kit;
 mod logging_in;
 mod observing;
 mod publishing;
+mod recovering;
 mod relay;
 mod simulation;
+mod subscribing;
 mod world;
