@@ -212,3 +212,6 @@ fn now(start: Instant) -> Now {
         unix: unix.map_or(0, |since| since.as_secs()),
     }
 }
+
+#[cfg(test)]
+mod tests;

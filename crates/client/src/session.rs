@@ -8,191 +8,54 @@
 //! | `login` | which challenge to answer, and what waits for it |
 //! | `gate` | when a frame that spends quota may go |
 //! | `requests` | what becomes of each publish, count and login |
-//! | `subscriptions` | which REQs carry which subscriptions, and to whom an event goes |
+//! | `subscriptions`, `wire` | which REQs carry which subscriptions |
+//! | `answers` | to whom an event goes, and what ends a subscription |
 //! | `subscription`, `seen`, `page` | one subscription's queue, cursor, duplicates and pages |
 //! | `recovery` | when what a full queue dropped is asked for again |
 //! | `observer` | the drain of telemetry |
+//! | `sending` | what of all this goes next |
 
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
-use buzz_protocol::{Event, EventId, Filter, VerifiedEvent, refusal, relay_frame::RelayFrame};
+use buzz_protocol::{Event, EventId, refusal, relay_frame::RelayFrame};
 
 use crate::Error;
 
+mod answers;
 mod config;
 mod gate;
 mod link;
 mod login;
+mod messages;
 mod observer;
 mod page;
 mod recovery;
 mod requests;
 mod rng;
 mod seen;
+mod sending;
 mod subscription;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 pub use config::Config;
 use gate::Gate;
 use link::{Link, LinkStep};
 use login::{Login, Signed};
+pub use messages::{
+    Answer, Command, Input, Message, Now, Output, Published, RequestId, SocketId, Status, SubId,
+    Ticket,
+};
 use observer::Observer;
 use requests::{Requests, Verdict};
 use rng::Rng;
-use subscriptions::{Effects, Subscriptions, WireId};
-
-/// The time, as the caller has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
-    /// Since any fixed moment; never goes back.
-    pub at: Duration,
-    /// Seconds since the Unix epoch, by the wall clock.
-    pub unix: u64,
-}
-
-/// A dialled socket; every dial has a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SocketId(u64);
-
-/// A publish, count or login, as its caller numbers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
-
-/// A subscription, as its caller numbers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SubId(pub u64);
-
-/// A frame whose write is reported back with [`Input::Written`] or [`Input::WriteFailed`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
-
-/// What the client is asked to do.
-#[derive(Debug, Clone)]
-pub enum Command {
-    /// Publish an event; answered by [`Answer::Published`].
-    Publish(RequestId, Box<Event>),
-    /// Count stored events (NIP-45); answered by [`Answer::Count`].
-    Count(RequestId, Vec<Filter>),
-    /// Answered by [`Answer::LoggedIn`] once the relay has accepted a login on this socket.
-    Authenticate(RequestId),
-    /// Stored events, then live ones, as [`Message`]s.
-    Subscribe(SubId, Vec<Filter>),
-    /// End a subscription; nothing more is delivered to it.
-    Unsubscribe(SubId),
-    /// Telemetry: sent when there is room, with no answer.
-    Observe(Box<Event>),
-    /// Go to another relay. Calls without an answer fail; subscriptions start anew there.
-    Switch(String),
-    /// End everything.
-    Close,
-}
-
-/// What happened.
-#[derive(Debug, Clone)]
-pub enum Input {
-    /// Time has passed; see [`Session::wake_at`].
-    Tick,
-    /// A dial succeeded.
-    Opened(SocketId),
-    /// A dial failed, or a socket ended, from whichever side.
-    Lost(SocketId),
-    /// A text frame came.
-    Frame(SocketId, String),
-    /// A ping or pong came.
-    Alive(SocketId),
-    /// A frame is on the socket.
-    Written(Ticket),
-    /// A frame could not be written; a socket that is of no use any more is reported as lost too.
-    WriteFailed(Ticket),
-    /// A login for a challenge was signed, or why not.
-    Signed(SocketId, String, Result<Box<Event>, String>),
-    /// A consumer took so many [`Message::Event`]s out of its queue.
-    Took(SubId, usize),
-    /// A user's wish.
-    Command(Command),
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// Open a socket to the URL.
-    Dial(SocketId, String),
-    /// Drop a socket, or the dial for it.
-    Drop(SocketId),
-    /// Write a text frame.
-    Send(SocketId, Ticket, String),
-    /// Write a ping.
-    Ping(SocketId),
-    /// Sign a login (NIP-42) for this challenge and relay URL.
-    Sign(SocketId, String, String),
-    /// A request has its result.
-    Resolved(RequestId, Result<Answer, Error>),
-    /// For a subscription's consumer; only [`Message::Event`]s count against its queue.
-    Deliver(SubId, Message),
-    /// The connection's state changed.
-    Status(Status),
-}
-
-/// A request's success.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// The relay has the event.
-    Published(Published),
-    /// So many stored events match.
-    Count(u64),
-    /// The relay accepted the login.
-    LoggedIn,
-}
-
-/// The relay has the event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Published {
-    /// It had it before.
-    pub duplicate: bool,
-}
-
-/// What a subscription's consumer gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
-    /// An event that matches the filters, whose signature was checked, and that was not delivered
-    /// to this subscription before.
-    Event(Box<VerifiedEvent>),
-    /// The relay has sent what it had stored; comes once.
-    CaughtUp,
-    /// The relay ended the subscription, with its words; nothing follows.
-    Closed(String),
-}
-
-/// The connection's state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Status {
-    /// A socket is being opened.
-    Connecting,
-    /// A socket is open.
-    Online,
-    /// No socket; the next dial comes by itself after this wait.
-    Offline {
-        /// From when the status changed.
-        retry_in: Duration,
-    },
-    /// Ended by [`Command::Close`].
-    Closed,
-}
-
-/// What a ticket stands for.
-#[derive(Debug)]
-enum Written {
-    Request(RequestId),
-    Wire(WireId),
-    Observer(EventId),
-    Login,
-    Close,
-}
+use sending::Written;
+use subscriptions::{Effects, Subscriptions};
 
 /// A client of one relay.
 #[derive(Debug)]
@@ -498,14 +361,6 @@ impl Session {
         }
     }
 
-    fn send(&mut self, written: Written, text: String) {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.writing.insert(ticket, written);
-        let output = Output::Send(self.link.socket(), ticket, text);
-        self.outputs.push_back(output);
-    }
-
     /// Does what time and the new state allow.
     fn advance(&mut self, now: Now) {
         match self.link.step(now.at, &self.config) {
@@ -534,90 +389,6 @@ impl Session {
         self.send_at = self.send_what_may_go(now);
         for (id, result) in self.requests.results.drain(..) {
             self.outputs.push_back(Output::Resolved(id, result));
-        }
-    }
-
-    /// Sends what spends quota, messages first, as far as gate and pace allow. Gives the time at
-    /// which more may go, where only time is missing.
-    fn send_what_may_go(&mut self, now: Now) -> Option<Duration> {
-        if !self.link.is_open() {
-            return None;
-        }
-        if let Some(until) = self.login.holds_until(now.at) {
-            return Some(until);
-        }
-        loop {
-            self.subscriptions.place(now.at, &self.config);
-            let (what, at) = self.next_to_send(now)?;
-            if at > now.at {
-                return Some(at);
-            }
-            self.gate.spend(now.at, &self.config);
-            self.send_one(what, now);
-        }
-    }
-
-    fn next_to_send(&self, now: Now) -> Option<(Lane, Duration)> {
-        let config = &self.config;
-        let ready = [
-            (Lane::Request, self.requests.has_ready().then_some(now.at)),
-            (Lane::Wire, self.subscriptions.has_ready().then_some(now.at)),
-            (Lane::Recovery, self.subscriptions.recovery_at(config)),
-            (Lane::Observer, self.observer.ready_at(config)),
-            (Lane::Placement, self.subscriptions.place_at()),
-        ];
-        let timed = ready.into_iter().filter_map(|(lane, at)| {
-            let open = self.gate.open_at(now.at, lane.share(config), config);
-            Some((lane, at?.max(open)))
-        });
-        // Of those that may go now the first, else the one that may go soonest.
-        timed.min_by_key(|(_, at)| *at)
-    }
-
-    fn send_one(&mut self, lane: Lane, now: Now) {
-        let (config, logged_in) = (&self.config, self.login.is_done());
-        let sent = match lane {
-            Lane::Request => self
-                .requests
-                .send_next(logged_in)
-                .map(|(id, text)| (Written::Request(id), text)),
-            Lane::Recovery | Lane::Wire | Lane::Placement => {
-                if lane == Lane::Recovery {
-                    self.subscriptions.start_recovery(now.at, config);
-                }
-                self.subscriptions
-                    .send_next(logged_in, now.at, config)
-                    .map(|(id, text)| (Written::Wire(id), text))
-            }
-            Lane::Observer => self
-                .observer
-                .send_next(now.at, config)
-                .map(|(id, text)| (Written::Observer(id), text)),
-        };
-        if let Some((written, text)) = sent {
-            self.send(written, text);
-        }
-    }
-}
-
-/// What may want to be sent, the most urgent first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    Request,
-    Wire,
-    Recovery,
-    Observer,
-    /// Subscriptions that still wait for company.
-    Placement,
-}
-
-impl Lane {
-    /// How many of the window's frames it may use: messages find room when all else waits.
-    fn share(self, config: &Config) -> usize {
-        match self {
-            Self::Request => config.quota_frames,
-            Self::Wire | Self::Recovery | Self::Placement => config.quota_frames * 4 / 5,
-            Self::Observer => config.quota_frames / 2,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     Config, SubId,
     subscription::{Gap, Sub},
-    subscriptions::WireId,
+    wire::WireId,
 };
 
 #[derive(Debug)]

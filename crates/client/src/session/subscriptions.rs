@@ -3,69 +3,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use buzz_protocol::{Event, Filter, KeyCache, VerifiedEvent, refusal};
+use buzz_protocol::{Filter, KeyCache};
 
 use super::{
-    Config, Message, Now, SubId,
-    login::Login,
+    Config, Message, SubId,
     page::Page,
     recovery::Recovery,
-    subscription::{Received, Sub},
+    subscription::{Gap, Sub},
+    wire::{Member, Stage, Wire, WireId},
 };
-
-/// The name of a REQ on the wire: `b` and a number that is never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WireId(u64);
-
-impl WireId {
-    fn parse(text: &str) -> Option<Self> {
-        text.strip_prefix('b')?.parse().ok().map(Self)
-    }
-
-    pub(crate) fn close_frame(self) -> String {
-        format!("[\"CLOSE\",\"b{}\"]", self.0)
-    }
-
-    fn req_frame(self, filters: &[Filter]) -> String {
-        let mut out = format!("[\"REQ\",\"b{}\"", self.0);
-        for filter in filters {
-            out.push(',');
-            // Filters are maps of strings, numbers and lists: nothing in them fails to serialise.
-            out.push_str(&serde_json::to_string(filter).unwrap_or_default());
-        }
-        out.push(']');
-        out
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// To be sent when the gate allows.
-    Waiting,
-    Sent {
-        logged_in: bool,
-    },
-    /// Refused until a login.
-    Login,
-}
-
-#[derive(Debug)]
-struct Member {
-    sub: SubId,
-    /// The catch-up it takes part in, until EOSE.
-    page: Option<Page>,
-}
-
-/// One REQ.
-#[derive(Debug)]
-struct Wire {
-    members: Vec<Member>,
-    stage: Stage,
-    /// Filters as last sent, those of members that left included.
-    filters_sent: usize,
-    /// EOSE came since it was sent.
-    live: bool,
-}
 
 /// What a frame about a subscription led to.
 #[derive(Debug, Default)]
@@ -78,14 +24,14 @@ pub(crate) struct Effects {
 /// The subscriptions of a session.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    subs: BTreeMap<SubId, Sub>,
-    wires: BTreeMap<WireId, Wire>,
+    pub(super) subs: BTreeMap<SubId, Sub>,
+    pub(super) wires: BTreeMap<WireId, Wire>,
     next_wire: u64,
     /// New ones that no REQ carries yet, and until when they wait for company.
     unplaced: Vec<SubId>,
     place_at: Duration,
-    recovery: Recovery,
-    keys: KeyCache,
+    pub(super) recovery: Recovery,
+    pub(super) keys: KeyCache,
 }
 
 impl Subscriptions {
@@ -140,7 +86,7 @@ impl Subscriptions {
     }
 
     /// Forgets a REQ, and ends it where the relay has it.
-    fn end_wire(&mut self, id: WireId, effects: &mut Effects) {
+    pub(super) fn end_wire(&mut self, id: WireId, effects: &mut Effects) {
         if let Some(wire) = self.wires.remove(&id)
             && matches!(wire.stage, Stage::Sent { .. })
         {
@@ -182,7 +128,7 @@ impl Subscriptions {
         }
     }
 
-    fn add_wire(&mut self, members: Vec<Member>) -> WireId {
+    pub(super) fn add_wire(&mut self, members: Vec<Member>) -> WireId {
         let id = WireId(self.next_wire);
         self.next_wire += 1;
         let wire = Wire {
@@ -224,7 +170,7 @@ impl Subscriptions {
         self.recovery.started(wire, sub, gap);
     }
 
-    fn add_page(&mut self, sub: SubId, gap: super::subscription::Gap, config: &Config) -> WireId {
+    pub(super) fn add_page(&mut self, sub: SubId, gap: Gap, config: &Config) -> WireId {
         let filters = self.subs.get(&sub).map_or(0, |sub| sub.filters.len());
         let (size, overlap) = (config.page, config.overlap_secs);
         let page = Page::new(gap.oldest, Some(gap.newest), filters, size, overlap);
@@ -281,164 +227,6 @@ impl Subscriptions {
             self.wires.remove(&id);
         } else if let Some(wire) = self.wires.get_mut(&id) {
             wire.stage = Stage::Waiting;
-        }
-    }
-
-    /// `EVENT`: matched, told from duplicates, verified, and only then given to consumers.
-    pub(crate) fn event(&mut self, wire: &str, event: Event, now: Now, c: &Config) -> Effects {
-        let mut effects = Effects::default();
-        let wire = WireId::parse(wire).and_then(|id| self.wires.get_mut(&id));
-        let Some(wire) = wire else {
-            return effects;
-        };
-        let subs = &self.subs;
-        let wants = |id: &SubId| subs.get(id).is_some_and(|sub| sub.matches(&event));
-        let is_new = |id: &SubId| subs.get(id).is_some_and(|sub| !sub.has_seen(&event));
-        let wanted: Vec<bool> = wire.members.iter().map(|m| wants(&m.sub)).collect();
-        let members = || wire.members.iter().zip(&wanted);
-        let needed = members().any(|(m, wanted)| *wanted && is_new(&m.sub));
-        // An id that was seen was verified then, and costs no second check.
-        let verified = if needed {
-            match VerifiedEvent::verify_with(event.clone(), &mut self.keys) {
-                Ok(verified) => Some(verified),
-                Err(_) => return effects,
-            }
-        } else {
-            None
-        };
-        for (member, _) in wire
-            .members
-            .iter_mut()
-            .zip(wanted)
-            .filter(|(_, wanted)| *wanted)
-        {
-            let Some(sub) = self.subs.get_mut(&member.sub) else {
-                continue;
-            };
-            if let Some(page) = &mut member.page {
-                page.record(&sub.filters, &event);
-            }
-            if let Some(verified) = &verified
-                && !sub.has_seen(&event)
-                && sub.receive(&event, now.unix, c) == Received::Deliver
-            {
-                let message = Message::Event(Box::new(verified.clone()));
-                effects.messages.push((member.sub, message));
-            }
-        }
-        effects
-    }
-
-    /// `EOSE`.
-    pub(crate) fn eose(&mut self, wire: &str, now: Now, config: &Config) -> Effects {
-        let mut effects = Effects::default();
-        let Some(id) = WireId::parse(wire) else {
-            return effects;
-        };
-        let Some(wire) = self.wires.get_mut(&id) else {
-            return effects;
-        };
-        if self.recovery.carries(id) {
-            let page = wire
-                .members
-                .first_mut()
-                .and_then(|member| member.page.take());
-            self.end_wire(id, &mut effects);
-            let rest = page.and_then(Page::remainder);
-            let next = self
-                .recovery
-                .page_ended(rest, now.at, &mut self.subs, config);
-            if let Some((sub, gap)) = next {
-                let wire = self.add_page(sub, gap, config);
-                self.recovery.started(wire, sub, gap);
-            }
-            return effects;
-        }
-        wire.live = true;
-        for member in &mut wire.members {
-            let page = member.page.take();
-            let base = page.as_ref().map(Page::base);
-            let rest = page.and_then(Page::remainder);
-            if let Some(sub) = self.subs.get_mut(&member.sub)
-                && sub.caught_up(base, rest, now.unix)
-            {
-                effects.messages.push((member.sub, Message::CaughtUp));
-            }
-        }
-        effects
-    }
-
-    /// `CLOSED`. The gate is armed by the caller.
-    pub(crate) fn closed(&mut self, wire: &str, text: &str, login: &Login, now: Now) -> Effects {
-        let mut effects = Effects::default();
-        let Some(id) = WireId::parse(wire) else {
-            return effects;
-        };
-        let prefix = refusal::prefix(text);
-        if self.recovery.carries(id) {
-            self.wires.remove(&id);
-            // The live REQ stands; a refusal for now leaves the recovery pending, another ends it.
-            let pending = matches!(prefix, Some("rate-limited" | "auth-required" | "error"));
-            self.recovery.refused(pending, now.at, &mut self.subs);
-            return effects;
-        }
-        let Some(wire) = self.wires.get_mut(&id) else {
-            return effects;
-        };
-        let logged_in_before = wire.stage == Stage::Sent { logged_in: true };
-        match prefix {
-            Some("rate-limited") => wire.stage = Stage::Waiting,
-            Some("auth-required") if login.has_signer() && !logged_in_before => {
-                wire.stage = if login.is_done() {
-                    Stage::Waiting
-                } else {
-                    Stage::Login
-                };
-                self.login_ended(login, &mut effects);
-            }
-            _ => self.refused(id, text, &mut effects),
-        }
-        effects
-    }
-
-    /// A REQ was refused for good: alone it ends its subscription; several are asked one by one,
-    /// so that only the one that was meant ends.
-    fn refused(&mut self, id: WireId, text: &str, effects: &mut Effects) {
-        let Some(mut wire) = self.wires.remove(&id) else {
-            return;
-        };
-        if wire.members.len() > 1 {
-            for member in wire.members {
-                self.add_wire(vec![Member {
-                    page: None,
-                    ..member
-                }]);
-            }
-        } else if let Some(member) = wire.members.pop() {
-            self.subs.remove(&member.sub);
-            effects
-                .messages
-                .push((member.sub, Message::Closed(text.to_owned())));
-        }
-    }
-
-    /// The login ended, well or not: what waited for it is asked again, or refused.
-    pub(crate) fn login_ended(&mut self, login: &Login, effects: &mut Effects) {
-        let waits = |wire: &Wire| wire.stage == Stage::Login;
-        let waiting: Vec<WireId> = self
-            .wires
-            .iter()
-            .filter(|(_, w)| waits(w))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in waiting {
-            if let Some(error) = login.failure() {
-                self.refused(id, &error.to_string(), effects);
-            } else if login.is_done()
-                && let Some(wire) = self.wires.get_mut(&id)
-            {
-                wire.stage = Stage::Waiting;
-            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Logins (NIP-42): when they are made, what waits for them, and what no longer counts.
 
+use buzz_protocol::Event;
+
 use super::{super::*, kit::*};
 
 const LOGIN: u16 = 22_242;

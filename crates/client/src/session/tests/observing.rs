@@ -1,5 +1,7 @@
 //! The drain of observer frames.
 
+use buzz_protocol::Event;
+
 use super::{super::*, kit::*};
 
 fn frame(n: u64) -> Event {

@@ -1,6 +1,8 @@
 //! What becomes of a publish: the table of OK answers, the gate, the deadline, and what cancels
 //! a retry.
 
+use buzz_protocol::Event;
+
 use super::{super::*, kit::*};
 
 const QUOTA: &str = "rate-limited: quota exceeded; retry in 3s";

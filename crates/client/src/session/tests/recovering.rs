@@ -1,5 +1,7 @@
 //! Catching up: after full queues, and after lost sockets.
 
+use buzz_protocol::Filter;
+
 use super::{super::*, kit::*, world::World};
 
 /// A burst of `n` events in a channel, at the world's present second.
@@ -12,7 +14,11 @@ fn burst(world: &mut World, channel: u64, n: u64) {
 
 /// REQs so far that ask for a part of the past only: all but the first of each subscription.
 fn history_requests(world: &World) -> usize {
-    world.sent_of("REQ").iter().filter(|(_, text)| text.contains("\"since\"")).count()
+    world
+        .sent_of("REQ")
+        .iter()
+        .filter(|(_, text)| text.contains("\"since\""))
+        .count()
 }
 
 /// Eighteen live subscriptions.
@@ -36,7 +42,11 @@ fn three_overload_rounds(world: &mut World) -> usize {
             losses += 1;
             world.until(world.at + secs(1));
         }
-        assert_eq!(history_requests(world), round, "nothing is asked while the queue is full");
+        assert_eq!(
+            history_requests(world),
+            round,
+            "nothing is asked while the queue is full"
+        );
         for _ in 0..8 {
             world.read(SubId(3), usize::MAX);
             world.until(world.at + ms(500));
@@ -51,12 +61,19 @@ fn the_recovery_table_three_rounds_over_eighteen_subscriptions_cost_three_reques
     let losses = three_overload_rounds(&mut world);
     // What a client does that asks for everything again at each loss.
     assert_eq!(losses * world.consumers.len(), 108);
-    assert!(history_requests(&world) <= 3, "{}", history_requests(&world));
+    assert!(
+        history_requests(&world) <= 3,
+        "{}",
+        history_requests(&world)
+    );
     for _ in 0..40 {
         world.read(SubId(3), usize::MAX);
         world.until(world.at + secs(1));
     }
-    assert_eq!(world.consumers[&SubId(3)].got.len(), world.relay.events.len());
+    assert_eq!(
+        world.consumers[&SubId(3)].got.len(),
+        world.relay.events.len()
+    );
 }
 
 #[test]
@@ -71,10 +88,22 @@ fn eighteen_overflowing_queues_are_recovered_one_by_one_five_seconds_apart() {
         world.until(world.at + ms(100));
     }
     let requests = world.sent_of("REQ");
-    let recoveries: Vec<_> = requests.iter().filter(|(_, text)| text.contains("since")).collect();
+    let recoveries: Vec<_> = requests
+        .iter()
+        .filter(|(_, text)| text.contains("since"))
+        .collect();
     assert_eq!(recoveries.len(), 18, "one each");
-    assert!(recoveries.windows(2).all(|pair| pair[1].0 - pair[0].0 >= secs(5)));
-    assert!(world.consumers.values().all(|consumer| consumer.got.len() == 300));
+    assert!(
+        recoveries
+            .windows(2)
+            .all(|pair| pair[1].0 - pair[0].0 >= secs(5))
+    );
+    assert!(
+        world
+            .consumers
+            .values()
+            .all(|consumer| consumer.got.len() == 300)
+    );
 }
 
 #[test]
@@ -144,7 +173,11 @@ fn a_failed_write_leaves_the_recovery_pending_and_counts_as_an_attempt() {
     kit.until(failed_at + secs(5));
     let again = kit.sent();
     assert_eq!(again.len(), 1);
-    assert_eq!(again[0].replace("b2", "b1"), first, "the same part of the past");
+    assert_eq!(
+        again[0].replace("b2", "b1"),
+        first,
+        "the same part of the past"
+    );
     // Written, it is retired: nothing more is asked.
     kit.frame(relay_frame::eose("b2"));
     kit.until(failed_at + secs(20));
@@ -177,7 +210,11 @@ fn five_seconds_count_from_the_end_of_an_attempt_and_the_least_recently_attempte
     assert!(sent.len() == 1 && sent[0].contains("[\"2\"]"), "{sent:?}");
     kit.frame(relay_frame::eose(&wire_of(&sent[0])));
     kit.until(secs(18));
-    assert!(kit.sent().iter().any(|text| text.contains("REQ") && text.contains("[\"1\"]")));
+    assert!(
+        kit.sent()
+            .iter()
+            .any(|text| text.contains("REQ") && text.contains("[\"1\"]"))
+    );
 }
 
 #[test]
@@ -189,7 +226,13 @@ fn unsubscribing_clears_the_recovery() {
     kit.command(Command::Unsubscribe(SubId(1)));
     let mut sent = kit.sent();
     sent.sort();
-    assert_eq!(sent, [r#"["CLOSE","b0"]"#.to_owned(), format!(r#"["CLOSE","{wire}"]"#)]);
+    assert_eq!(
+        sent,
+        [
+            r#"["CLOSE","b0"]"#.to_owned(),
+            format!(r#"["CLOSE","{wire}"]"#)
+        ]
+    );
     kit.until(secs(60));
     assert_eq!(kit.sent(), Vec::<String>::new());
 }
@@ -206,7 +249,10 @@ fn a_reconnect_resumes_from_the_oldest_dropped_and_retires_the_recovery() {
     assert_eq!(sent.len(), 1);
     // The newest seen is far ahead; its cursor is held back by the first one that was dropped, and
     // by the wall clock.
-    assert!(sent[0].contains(&format!("\"since\":{}", UNIX - 5)), "{sent:?}");
+    assert!(
+        sent[0].contains(&format!("\"since\":{}", UNIX - 5)),
+        "{sent:?}"
+    );
     kit.frame(relay_frame::eose(&wire_of(&sent[0])));
     kit.input(Input::Took(SubId(1), 256));
     kit.until(secs(20));
@@ -300,7 +346,10 @@ fn who_asks_for_nothing_stored_resumes_from_the_time_it_was_live() {
     let socket = kit.socket();
     kit.input(Input::Opened(socket));
     let req = kit.sent().pop().unwrap();
-    assert!(req.contains(&format!("\"since\":{},\"limit\":500", UNIX - 5)), "{req}");
+    assert!(
+        req.contains(&format!("\"since\":{},\"limit\":500", UNIX - 5)),
+        "{req}"
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Subscriptions: packing, telling apart, refusals, and what may reach a consumer.
 
+use buzz_protocol::Event;
+
 use super::{super::*, kit::*, world::World};
 
 fn subscribe(kit: &mut Kit, ids: std::ops::Range<u64>) {
@@ -81,7 +83,14 @@ fn nothing_unverified_or_unwanted_reaches_the_consumer() {
     for bad in [&forged, &wrong_sig, &event(9, 7, 1, UNIX)] {
         kit.frame(event_frame(&wires[0], bad));
     }
-    for text in ["", "[]", "[\"EVENT\"]", "[\"EVENT\",\"b0\",{}]", "\u{0}", "[\"EOSE\",\"\"]"] {
+    for text in [
+        "",
+        "[]",
+        "[\"EVENT\"]",
+        "[\"EVENT\",\"b0\",{}]",
+        "\u{0}",
+        "[\"EOSE\",\"\"]",
+    ] {
         kit.frame(text);
     }
     kit.frame(event_frame("b99", &good));
@@ -96,7 +105,10 @@ fn nothing_unverified_or_unwanted_reaches_the_consumer() {
 fn closed_by_a_rate_limit_is_asked_again_after_the_gate() {
     let (mut kit, wires) = live(1);
     kit.frame(event_frame(&wires[0], &event(9, 0, 1, UNIX)));
-    kit.frame(relay_frame::closed(&wires[0], "rate-limited: fell behind; retry in 1s"));
+    kit.frame(relay_frame::closed(
+        &wires[0],
+        "rate-limited: fell behind; retry in 1s",
+    ));
     kit.until(ms(999));
     assert_eq!(kit.sent(), Vec::<String>::new());
     kit.until(ms(1200));
@@ -104,7 +116,11 @@ fn closed_by_a_rate_limit_is_asked_again_after_the_gate() {
     let expected = format!(r##"["REQ","b0",{{"#h":["0"],"since":{since},"limit":500}}]"##);
     assert_eq!(kit.sent(), [expected]);
     kit.frame(relay_frame::eose(&wires[0]));
-    assert_eq!(texts(&kit.messages(SubId(0))), ["1"], "caught up comes once");
+    assert_eq!(
+        texts(&kit.messages(SubId(0))),
+        ["1"],
+        "caught up comes once"
+    );
 }
 
 #[test]
@@ -145,13 +161,19 @@ fn unsubscribing_closes_an_empty_req_and_narrows_a_half_empty_one() {
     kit.command(Command::Unsubscribe(SubId(1)));
     let sent = kit.sent();
     assert_eq!(sent.len(), 1);
-    assert!(wire_of(&sent[0]) == wires[0] && !sent[0].contains("[\"1\"]"), "{sent:?}");
+    assert!(
+        wire_of(&sent[0]) == wires[0] && !sent[0].contains("[\"1\"]"),
+        "{sent:?}"
+    );
     kit.frame(event_frame(&wires[0], &event(9, 1, 1, UNIX)));
     assert_eq!(kit.messages(SubId(1)), []);
     kit.frame(relay_frame::eose(&wires[0]));
     kit.command(Command::Unsubscribe(SubId(2)));
     kit.command(Command::Unsubscribe(SubId(3)));
-    assert_eq!(kit.sent().last().map(String::as_str), Some("[\"CLOSE\",\"b0\"]"));
+    assert_eq!(
+        kit.sent().last().map(String::as_str),
+        Some("[\"CLOSE\",\"b0\"]")
+    );
 }
 
 #[test]
@@ -186,7 +208,12 @@ fn eighty_subscriptions_against_fifty_frames_in_five_seconds_are_live_within_twe
             world.relay_takes(event(9, n, 1, UNIX));
         }
         world.until(secs(21));
-        assert!(world.consumers.values().all(|consumer| consumer.got.len() == 1));
+        assert!(
+            world
+                .consumers
+                .values()
+                .all(|consumer| consumer.got.len() == 1)
+        );
     }
 }
 
@@ -229,7 +256,10 @@ fn ten_refusals_in_two_seconds_and_four_lost_sockets_in_a_minute_then_live_withi
             world.relay_takes(event(9, n, 1, UNIX));
         }
         world.until(last + secs(61));
-        let live = world.consumers.values().filter(|consumer| consumer.got.len() == 1);
+        let live = world
+            .consumers
+            .values()
+            .filter(|consumer| consumer.got.len() == 1);
         assert_eq!(live.count(), 40, "seed {seed}");
     }
 }
