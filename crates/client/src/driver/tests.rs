@@ -104,10 +104,11 @@ async fn pings_are_answered_within_a_millisecond_through_three_overload_rounds()
         while let Ok(Some(message)) = timeout(Duration::from_millis(1), sub.next()).await {
             got += usize::from(matches!(message, Message::Event(_)));
         }
-        assert_eq!(got, 256);
+        // What the consumer took and has not reported yet still counts as queued.
+        assert!((224..=256).contains(&got), "{got}");
         let recovery = next_req(&mut server).await;
         requests += 1;
-        for event in &round[256..] {
+        for event in &round[got..] {
             send_event(&mut server, &recovery, event).await;
         }
         server
@@ -115,7 +116,7 @@ async fn pings_are_answered_within_a_millisecond_through_three_overload_rounds()
             .await
             .unwrap();
         assert!(ping(&mut server).await < Duration::from_millis(1));
-        for event in &round[256..] {
+        for event in &round[got..] {
             let message = Message::Event(Box::new(
                 buzz_protocol::VerifiedEvent::verify(event.clone()).unwrap(),
             ));
