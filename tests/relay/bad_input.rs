@@ -82,7 +82,7 @@ async fn a_bad_request_is_closed_by_its_id() {
     let mut client = Client::connect(&relay).await;
     let hex = "ab".repeat(32);
     let (upper, short) = (hex.to_uppercase(), &hex[1..]);
-    let eleven = vec!["{}"; 11].join(",");
+    let eleven = ["{}"; 11].join(",");
     let long_value = "x".repeat(100_000);
     let deep = format!("{{\"kinds\":{}", "[".repeat(10_000));
     for filter in [

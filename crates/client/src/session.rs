@@ -1,0 +1,394 @@
+//! The client without its socket: takes frames, ticks and commands, gives frames, wake-ups and
+//! results. No I/O, no clock, no thread, no chance of its own: time and a seed are arguments, so
+//! that every race can be replayed.
+//!
+//! | part | decides |
+//! |---|---|
+//! | `link` | when to dial, ping and give a socket up |
+//! | `login` | which challenge to answer, and what waits for it |
+//! | `gate` | when a frame that spends quota may go |
+//! | `requests` | what becomes of each publish, count and login |
+//! | `subscriptions`, `wire` | which REQs carry which subscriptions |
+//! | `answers` | to whom an event goes, and what ends a subscription |
+//! | `subscription`, `seen`, `page` | one subscription's queue, cursor, duplicates and pages |
+//! | `recovery` | when what a full queue dropped is asked for again |
+//! | `observer` | the drain of telemetry |
+//! | `sending` | what of all this goes next |
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use buzz_protocol::{Event, EventId, refusal, relay_frame::RelayFrame};
+
+use crate::Error;
+
+mod answers;
+mod config;
+mod gate;
+mod link;
+mod login;
+mod messages;
+mod observer;
+mod page;
+mod recovery;
+mod requests;
+mod rng;
+mod seen;
+mod sending;
+mod subscription;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use config::Config;
+use gate::Gate;
+use link::{Link, LinkStep};
+use login::{Login, Signed};
+pub use messages::{
+    Answer, Command, Input, Message, Now, Output, Published, RequestId, SocketId, Status, SubId,
+    Ticket,
+};
+use observer::Observer;
+use requests::{Requests, Verdict};
+use rng::Rng;
+use sending::Written;
+use subscriptions::{Effects, Subscriptions};
+
+/// A client of one relay.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    url: String,
+    link: Link,
+    login: Login,
+    gate: Gate,
+    requests: Requests,
+    subscriptions: Subscriptions,
+    observer: Observer,
+    rng: Rng,
+    next_ticket: u64,
+    writing: BTreeMap<Ticket, Written>,
+    outputs: VecDeque<Output>,
+    /// When a frame that waits for time alone may go.
+    send_at: Option<Duration>,
+}
+
+impl Session {
+    /// A client that dials `url` at its first [`Input::Tick`]. `seed` decides its jitter.
+    pub fn new(url: String, has_signer: bool, config: Config, now: Now, seed: u64) -> Self {
+        Self {
+            config,
+            url,
+            link: Link::new(now.at),
+            login: Login::new(has_signer),
+            gate: Gate::new(),
+            requests: Requests::default(),
+            subscriptions: Subscriptions::new(),
+            observer: Observer::default(),
+            rng: Rng::new(seed),
+            next_ticket: 0,
+            writing: BTreeMap::new(),
+            outputs: VecDeque::new(),
+            send_at: None,
+        }
+    }
+
+    /// Takes one input; what it leads to is then read with [`Session::next_output`].
+    pub fn handle(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Tick => {}
+            Input::Opened(socket) => self.opened(socket, now),
+            Input::Lost(socket) => {
+                if self.link.is_current(socket) {
+                    self.lost(now);
+                }
+            }
+            Input::Frame(socket, text) => {
+                if self.link.is_current(socket) {
+                    self.link.alive(now.at, &self.config);
+                    self.frame(&text, now);
+                }
+            }
+            Input::Alive(socket) => {
+                if self.link.is_current(socket) {
+                    self.link.alive(now.at, &self.config);
+                }
+            }
+            Input::Written(ticket) => {
+                self.writing.remove(&ticket);
+            }
+            Input::WriteFailed(ticket) => self.write_failed(ticket, now),
+            Input::Signed(socket, challenge, event) => {
+                if self.link.is_current(socket) {
+                    self.signed(&challenge, event, now);
+                }
+            }
+            Input::Took(sub, n) => self.subscriptions.took(sub, n),
+            Input::Command(command) => self.command(command, now),
+        }
+        self.advance(now);
+    }
+
+    /// The next thing to do, if any.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When the next [`Input::Tick`] is due, if nothing else comes before.
+    pub fn wake_at(&self) -> Option<Duration> {
+        let times = [
+            self.link.wake_at(),
+            self.requests.wake_at(),
+            self.observer.wake_at(),
+            self.subscriptions.recovery_deadline(),
+            self.login
+                .wake_at()
+                .filter(|_| self.subscriptions.wait_for_login()),
+            self.send_at,
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// Observer frames dropped because the drain was full, since the start.
+    pub fn observer_dropped(&self) -> u64 {
+        self.observer.dropped()
+    }
+
+    fn command(&mut self, command: Command, now: Now) {
+        let config = &self.config;
+        match command {
+            Command::Publish(id, event) => self.requests.publish(id, &event, now.at, config),
+            Command::Count(id, filters) => {
+                let query = format!("q{}", id.0);
+                let mut frame = format!("[\"COUNT\",\"{query}\"");
+                for filter in &filters {
+                    frame.push(',');
+                    frame.push_str(&serde_json::to_string(filter).unwrap_or_default());
+                }
+                frame.push(']');
+                self.requests.count(id, query, frame, now.at, config);
+            }
+            Command::Authenticate(id) => self.requests.login(id, &self.login, now.at, config),
+            Command::Subscribe(id, filters) => {
+                self.subscriptions.subscribe(id, filters, now.at, config);
+            }
+            Command::Unsubscribe(id) => {
+                let effects = self.subscriptions.unsubscribe(id, now.at);
+                self.apply(effects);
+            }
+            Command::Observe(event) => self.observer.push(&event, config),
+            Command::Switch(url) => self.switch(url, now),
+            Command::Close => {
+                self.drop_socket();
+                self.link.close();
+                self.requests.fail_all(&Error::Closed);
+                self.subscriptions = Subscriptions::new();
+                self.outputs.push_back(Output::Status(Status::Closed));
+            }
+        }
+    }
+
+    fn switch(&mut self, url: String, now: Now) {
+        self.drop_socket();
+        self.url = url;
+        self.link.restart(now.at);
+        self.login.forget();
+        self.gate = Gate::new();
+        self.requests.fail_all(&Error::Switched);
+        self.subscriptions.switch(now.at);
+        self.observer.put_back_all();
+        self.writing.clear();
+    }
+
+    fn drop_socket(&mut self) {
+        if self.link.is_current(self.link.socket()) {
+            self.outputs.push_back(Output::Drop(self.link.socket()));
+        }
+    }
+
+    /// The socket is of no use any more.
+    fn give_up(&mut self, now: Now) {
+        self.drop_socket();
+        self.lost(now);
+    }
+
+    fn opened(&mut self, socket: SocketId, now: Now) {
+        if !self.link.is_current(socket) {
+            return;
+        }
+        self.link.opened(now.at, &self.config);
+        self.login.opened(now.at);
+        self.outputs.push_back(Output::Status(Status::Online));
+    }
+
+    fn lost(&mut self, now: Now) {
+        self.link.lost(now.at, &self.config, &mut self.rng);
+        self.login.lost();
+        self.requests.socket_lost();
+        self.subscriptions.socket_lost(now.at);
+        self.observer.put_back_all();
+        self.writing.clear();
+        let until = self.link.waiting_until().unwrap_or(now.at);
+        let retry_in = until.saturating_sub(now.at);
+        self.outputs
+            .push_back(Output::Status(Status::Offline { retry_in }));
+    }
+
+    fn write_failed(&mut self, ticket: Ticket, now: Now) {
+        let Some(written) = self.writing.remove(&ticket) else {
+            return;
+        };
+        self.gate.write_failed(now.at);
+        match written {
+            Written::Request(id) => self.requests.write_failed(id),
+            Written::Wire(id) => self.subscriptions.write_failed(id, now.at),
+            Written::Observer(id) => {
+                self.observer.answered(&id, true);
+            }
+            // No answer would ever come: begin anew, as after a login shed by a bare close.
+            Written::Login => self.give_up(now),
+            // The relay goes on sending what nobody here knows any more.
+            Written::Close => {}
+        }
+    }
+
+    fn frame(&mut self, text: &str, now: Now) {
+        // What is no relay frame says nothing this client could act on.
+        let Ok(frame) = RelayFrame::parse(text) else {
+            return;
+        };
+        match frame {
+            RelayFrame::Event { sub, event } => {
+                let effects = self.subscriptions.event(&sub, *event, now, &self.config);
+                self.apply(effects);
+            }
+            RelayFrame::Eose { sub } => {
+                let effects = self.subscriptions.eose(&sub, now, &self.config);
+                self.apply(effects);
+            }
+            RelayFrame::Ok {
+                id,
+                accepted,
+                message,
+            } => self.ok(id, accepted, &message, now),
+            RelayFrame::Closed { sub, message } => {
+                if refusal::is_rate_limited(&message) {
+                    self.arm(&message, now);
+                }
+                if self.requests.closed(&sub, &message, &self.login) == Verdict::NotOurs {
+                    let effects = self.subscriptions.closed(&sub, &message, &self.login, now);
+                    self.apply(effects);
+                }
+            }
+            RelayFrame::Notice { message } => {
+                if refusal::is_rate_limited(&message) {
+                    self.arm(&message, now);
+                    // Which frame it belongs to is not said. Publishes wait for their own answer.
+                    self.observer.put_back_all();
+                }
+            }
+            RelayFrame::Auth { challenge } => {
+                if let Some(challenge) = self.login.challenged(challenge, now.at, &self.config) {
+                    self.sign(challenge);
+                }
+            }
+            RelayFrame::Count { query, count } => self.requests.counted(&query, count),
+        }
+    }
+
+    fn arm(&mut self, text: &str, now: Now) {
+        self.gate.arm(text, now.at, &self.config, &mut self.rng);
+    }
+
+    fn ok(&mut self, id: EventId, accepted: bool, message: &str, now: Now) {
+        if self.login.answered(&id, accepted, message) {
+            self.login_ended();
+            if let Some(newer) = self.login.next_challenge()
+                && let Some(challenge) = self.login.challenged(newer, now.at, &self.config)
+            {
+                self.sign(challenge);
+            }
+            return;
+        }
+        let again = !accepted && refusal::is_rate_limited(message);
+        if again {
+            self.arm(message, now);
+        }
+        if !self.observer.answered(&id, again) {
+            self.requests.ok(&id, accepted, message, &self.login);
+        }
+    }
+
+    fn login_ended(&mut self) {
+        self.requests.login_ended(&self.login);
+        let mut effects = Effects::default();
+        self.subscriptions.login_ended(&self.login, &mut effects);
+        self.apply(effects);
+    }
+
+    fn sign(&mut self, challenge: String) {
+        let output = Output::Sign(self.link.socket(), challenge, self.url.clone());
+        self.outputs.push_back(output);
+    }
+
+    fn signed(&mut self, challenge: &str, event: Result<Box<Event>, String>, now: Now) {
+        match event {
+            Ok(event) => match self.login.signed(challenge, event.id, now.at, &self.config) {
+                Signed::Send => {
+                    let frame = format!("[\"AUTH\",{}]", event.to_json());
+                    self.send(Written::Login, frame);
+                }
+                Signed::SignAgain(newer) => self.sign(newer),
+                Signed::Stale => {}
+            },
+            Err(why) => {
+                if self.login.sign_failed(challenge, why) {
+                    self.login_ended();
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, effects: Effects) {
+        for wire in effects.close {
+            self.send(Written::Close, wire.close_frame());
+        }
+        for (sub, message) in effects.messages {
+            self.outputs.push_back(Output::Deliver(sub, message));
+        }
+    }
+
+    /// Does what time and the new state allow.
+    fn advance(&mut self, now: Now) {
+        match self.link.step(now.at, &self.config) {
+            Some(LinkStep::Dial) => {
+                let dial = Output::Dial(self.link.socket(), self.url.clone());
+                self.outputs.push_back(Output::Status(Status::Connecting));
+                self.outputs.push_back(dial);
+            }
+            Some(LinkStep::Ping) => self.outputs.push_back(Output::Ping(self.link.socket())),
+            Some(LinkStep::GiveUp) => self.give_up(now),
+            None => {}
+        }
+        if self.login.is_overdue(now.at) && self.subscriptions.wait_for_login() {
+            self.give_up(now);
+        }
+        self.observer.expire(now.at);
+        let effects = self.subscriptions.expire(now.at);
+        self.apply(effects);
+        self.requests.expire(now.at);
+        if self.link.is_closed() {
+            self.requests.fail_all(&Error::Closed);
+        }
+        if let Some((until, text)) = self.gate.armed(now.at) {
+            self.requests.gate_armed(until, text);
+        }
+        self.send_at = self.send_what_may_go(now);
+        for (id, result) in self.requests.results.drain(..) {
+            self.outputs.push_back(Output::Resolved(id, result));
+        }
+    }
+}
