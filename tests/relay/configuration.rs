@@ -214,8 +214,14 @@ fn passwords_are_shown_nowhere() {
         "database.url = \"nothing://user:hunter2@db/relay\"",
     ] {
         let (_, out, err) = check(text, &[]);
-        assert!(!out.contains("hunter2") && !err.contains("hunter2"), "{out}{err}");
-        assert!(out.contains("db/relay") || err.contains("db/relay"), "{out}{err}");
+        assert!(
+            !out.contains("hunter2") && !err.contains("hunter2"),
+            "{out}{err}"
+        );
+        assert!(
+            out.contains("db/relay") || err.contains("db/relay"),
+            "{out}{err}"
+        );
     }
 }
 

@@ -31,8 +31,10 @@ async fn two_hundred_sockets_are_closed_with_1012_spread_evenly_over_the_drain()
         .into_iter()
         .map(|mut client| {
             tokio::spawn(async move {
-                let close = client.closed().await;
-                (close.map(|close| close.code), began.elapsed())
+                let close = client.close_frame().await;
+                let at = began.elapsed();
+                client.ends_cleanly().await;
+                (close.map(|close| close.code), at)
             })
         })
         .collect();

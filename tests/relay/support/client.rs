@@ -286,18 +286,32 @@ impl Client {
         assert_eq!(self.log_in_with(&login).await, (true, String::new()));
     }
 
-    /// Reads to the end and gives the close frame, where there was one.
-    pub(crate) async fn closed(&mut self) -> Option<CloseFrame> {
-        soon("the socket's end", async {
-            let mut close = None;
+    /// Reads up to the close frame and gives it; `None` where the stream ends without one.
+    pub(crate) async fn close_frame(&mut self) -> Option<CloseFrame> {
+        soon("a close frame", async {
             while let Some(Ok(message)) = self.socket.next().await {
                 if let Message::Close(frame) = message {
-                    close = frame;
+                    return frame;
                 }
             }
-            close
+            None
         })
         .await
+    }
+
+    /// Behind a close frame the connection must end by itself and without a reset.
+    pub(crate) async fn ends_cleanly(&mut self) {
+        let rest = soon("the connection's end", self.socket.next()).await;
+        assert!(rest.is_none(), "behind a close frame: {rest:?}");
+    }
+
+    /// Reads to the end and gives the close frame, where there was one.
+    pub(crate) async fn closed(&mut self) -> Option<CloseFrame> {
+        let close = self.close_frame().await;
+        if close.is_some() {
+            self.ends_cleanly().await;
+        }
+        close
     }
 
     /// The connection below, for tests that break it.
