@@ -31,7 +31,9 @@ impl Client {
     /// Takes at most some tens of kilobytes that it has not read.
     pub(crate) async fn with_small_buffer(relay: &Relay) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_recv_buffer_size(32 * 1024).expect("a small buffer");
+        socket
+            .set_recv_buffer_size(32 * 1024)
+            .expect("a small buffer");
         Self::over(socket, relay.addr).await
     }
 
