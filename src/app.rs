@@ -37,9 +37,9 @@ use crate::{
 
 /// A request head must be whole within this time, so that a slow handshake costs little.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// After the relay's side has closed, the client's side may take this long. More than half a
-/// second: the server reckons from a clock that ticks twice a second, and a deadline that has
-/// passed when it is set wakes nobody, so that the socket would never be closed.
+/// After the relay's side has closed, the client's side may take this long. Not less: the HTTP
+/// server reckons it from a clock that is up to half a second late, and never fires a timer that
+/// has passed already.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Sockets beyond `server.max_connections` that can still be told 503.
 const SPARE_SOCKETS: usize = 1024;
