@@ -120,8 +120,7 @@ impl Connection {
             Err(refusal) => return self.refuse_sub("REQ", sub, &refusal),
         };
         self.end_subscription_by_id(sub);
-        let subscription = self.subscriptions.open(sub, 0);
-        let (token, prefix) = (subscription.token, subscription.prefix.clone());
+        let token = self.subscriptions.next_token();
         // First to the fan-out, then the last committed batch: what is committed later comes
         // from the fan-out, the rest is history. docs/architecture.md, "The seam".
         self.rooms.fanout.do_send(Subscribe {
@@ -131,10 +130,9 @@ impl Connection {
             addr: ctx.address(),
             meter: Arc::clone(&self.outgoing.meter),
         });
-        let committed = self.rooms.committed.get();
-        subscription.committed = committed;
-        let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
-        let query = Box::new(Query::new(filters, limits, now, committed));
+        let query = self.begin_query(filters);
+        let opened = self.subscriptions.open(token, sub, query.committed);
+        let prefix = opened.prefix.clone();
         self.reading += 1;
         let from = ctx.address();
         self.rooms.reader.do_send(ReadHistory {
@@ -164,9 +162,7 @@ impl Connection {
             .and_then(|()| self.enter())
         {
             Ok(permit) => {
-                let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
-                let committed = self.rooms.committed.get();
-                let query = Box::new(Query::new(filters, limits, now, committed));
+                let query = self.begin_query(filters);
                 self.reading += 1;
                 let from = ctx.address();
                 self.rooms.reader.do_send(CountEvents {
@@ -186,6 +182,13 @@ impl Connection {
         limits.check_subid(sub)?;
         limits.check_filters(filters)?;
         self.check_login()
+    }
+
+    /// What is stored and committed now.
+    fn begin_query(&self, filters: Vec<Filter>) -> Box<Query> {
+        let committed = self.rooms.committed.get();
+        let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
+        Box::new(Query::new(filters, limits, now, committed))
     }
 
     fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {

@@ -70,10 +70,15 @@ impl Subscriptions {
         self.open.iter_mut().find(has_rest)
     }
 
-    /// Opens one, at the beginning of its history.
-    pub fn open(&mut self, id: &str, committed: u64) -> &mut Subscription {
+    /// The number for [`Subscriptions::open`]; each call gives another.
+    pub fn next_token(&mut self) -> u32 {
         let token = self.next_token;
         self.next_token += 1;
+        token
+    }
+
+    /// Opens one, at the beginning of its history.
+    pub fn open(&mut self, token: u32, id: &str, committed: u64) -> &Subscription {
         self.open.push(Subscription {
             token,
             id: id.into(),
@@ -84,8 +89,7 @@ impl Subscriptions {
                 held: Vec::new(),
             },
         });
-        let last = self.open.len() - 1;
-        &mut self.open[last]
+        &self.open[self.open.len() - 1]
     }
 
     /// Takes one out.

@@ -1,13 +1,16 @@
 //! An event: its id, signature and canonical JSON (NIP-01), and what its tags mean.
 
-use std::{fmt, ops::Deref};
+mod canonical;
+mod read;
 
 use secp256k1::{Keypair, XOnlyPublicKey, schnorr};
-use serde::{Deserialize, Deserializer, Serialize, de};
-use sha2::{Digest, Sha256};
+use serde::{Deserialize, Serialize};
 
+use self::canonical::{Escapes, event_id};
+pub use self::canonical::{json_layout, push_quoted};
+pub(crate) use self::read::{FieldName, read_field};
 use crate::{
-    hex::{EventId, Pubkey, Sig, push_hex},
+    hex::{EventId, Pubkey, Sig},
     kind::{self, Class},
 };
 
@@ -171,29 +174,6 @@ impl Event {
                 .any(|tag| tag.0.iter().any(|part| rare(part)))
     }
 
-    /// The event as compact JSON, in the field order of NIP-01.
-    ///
-    /// The layout is fixed (see [`json_layout`]), so that stored text can be read without parsing.
-    pub fn to_json(&self) -> String {
-        let mut out = String::with_capacity(400 + self.content.len() + 80 * self.tags.len());
-        out.push_str("{\"id\":\"");
-        push_hex(&mut out, &self.id.0);
-        out.push_str("\",\"pubkey\":\"");
-        push_hex(&mut out, &self.pubkey.0);
-        out.push_str("\",\"created_at\":");
-        push_number(&mut out, self.created_at);
-        out.push_str(",\"kind\":");
-        push_number(&mut out, self.kind.into());
-        out.push_str(",\"tags\":");
-        push_tags(&mut out, &self.tags, Escapes::AllControls);
-        out.push_str(",\"content\":");
-        push_json_string(&mut out, &self.content, Escapes::AllControls);
-        out.push_str(",\"sig\":\"");
-        push_hex(&mut out, &self.sig.0);
-        out.push_str("\"}");
-        out
-    }
-
     /// The values of all tags called `name`.
     pub fn tag_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.tags
@@ -282,90 +262,6 @@ impl UnsignedEvent {
     }
 }
 
-/// Which control characters a canonical form writes as `\u00XX`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Escapes {
-    /// All below U+0020 that have no short form: what JSON demands and libraries do.
-    AllControls,
-    /// None of them: the letter of NIP-01.
-    Nip01,
-}
-
-fn event_id(
-    pubkey: &Pubkey,
-    created_at: u64,
-    kind: u16,
-    tags: &[Tag],
-    content: &str,
-    escapes: Escapes,
-) -> EventId {
-    let mut text = String::with_capacity(120 + content.len() + 80 * tags.len());
-    text.push_str("[0,\"");
-    push_hex(&mut text, &pubkey.0);
-    text.push_str("\",");
-    push_number(&mut text, created_at);
-    text.push(',');
-    push_number(&mut text, kind.into());
-    text.push(',');
-    push_tags(&mut text, tags, escapes);
-    text.push(',');
-    push_json_string(&mut text, content, escapes);
-    text.push(']');
-    EventId(Sha256::digest(text.as_bytes()).into())
-}
-
-fn push_number(out: &mut String, number: u64) {
-    // Writing to a String cannot fail.
-    let _ = fmt::Write::write_fmt(out, format_args!("{number}"));
-}
-
-fn push_tags(out: &mut String, tags: &[Tag], escapes: Escapes) {
-    out.push('[');
-    for (i, tag) in tags.iter().enumerate() {
-        out.push_str(if i == 0 { "[" } else { ",[" });
-        for (j, part) in tag.0.iter().enumerate() {
-            if j > 0 {
-                out.push(',');
-            }
-            push_json_string(out, part, escapes);
-        }
-        out.push(']');
-    }
-    out.push(']');
-}
-
-fn push_json_string(out: &mut String, text: &str, escapes: Escapes) {
-    out.push('"');
-    let mut clean_from = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let short = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0x08 => "\\b",
-            0x0c => "\\f",
-            0..0x20 if escapes == Escapes::AllControls => "",
-            _ => continue,
-        };
-        out.push_str(&text[clean_from..at]);
-        clean_from = at + 1;
-        if short.is_empty() {
-            let _ = fmt::Write::write_fmt(out, format_args!("\\u{byte:04x}"));
-        } else {
-            out.push_str(short);
-        }
-    }
-    out.push_str(&text[clean_from..]);
-    out.push('"');
-}
-
-/// Appends `text` as a JSON string, quotes included.
-pub fn push_quoted(out: &mut String, text: &str) {
-    push_json_string(out, text, Escapes::AllControls);
-}
-
 impl Serialize for Event {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
@@ -378,139 +274,6 @@ impl Serialize for Event {
         out.serialize_field("content", &self.content)?;
         out.serialize_field("sig", &self.sig)?;
         out.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Event {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EventVisitor)
-    }
-}
-
-/// Written by hand, so that an error says which field is wrong.
-struct EventVisitor;
-
-impl<'de> de::Visitor<'de> for EventVisitor {
-    type Value = Event;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an event object")
-    }
-
-    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Event, A::Error> {
-        let (mut id, mut pubkey, mut created_at) = (None, None, None);
-        let (mut kind, mut tags, mut content, mut sig) = (None, None, None, None);
-        while let Some(key) = map.next_key::<FieldName>()? {
-            match &*key {
-                "id" => read_field(&mut map, "id", &mut id)?,
-                "pubkey" => read_field(&mut map, "pubkey", &mut pubkey)?,
-                "created_at" => read_field(&mut map, "created_at", &mut created_at)?,
-                "kind" => read_field(&mut map, "kind", &mut kind)?,
-                "tags" => read_field(&mut map, "tags", &mut tags)?,
-                "content" => read_field(&mut map, "content", &mut content)?,
-                "sig" => read_field(&mut map, "sig", &mut sig)?,
-                _ => {
-                    map.next_value::<de::IgnoredAny>()?;
-                }
-            }
-        }
-        let missing = de::Error::missing_field;
-        Ok(Event {
-            id: id.ok_or_else(|| missing("id"))?,
-            pubkey: pubkey.ok_or_else(|| missing("pubkey"))?,
-            created_at: created_at.ok_or_else(|| missing("created_at"))?,
-            kind: kind.ok_or_else(|| missing("kind"))?,
-            tags: tags.ok_or_else(|| missing("tags"))?,
-            content: content.ok_or_else(|| missing("content"))?,
-            sig: sig.ok_or_else(|| missing("sig"))?,
-        })
-    }
-}
-
-/// Reads one field's value; an error names the field, and a field that stands twice is one.
-pub(crate) fn read_field<'de, A: de::MapAccess<'de>, T: Deserialize<'de>>(
-    map: &mut A,
-    name: &'static str,
-    slot: &mut Option<T>,
-) -> Result<(), A::Error> {
-    if slot.is_some() {
-        return Err(de::Error::duplicate_field(name));
-    }
-    let value = map.next_value();
-    *slot = Some(value.map_err(|error| de::Error::custom(format_args!("{name}: {error}")))?);
-    Ok(())
-}
-
-/// An object key, borrowed from the input unless it holds escapes.
-pub(crate) struct FieldName<'a>(std::borrow::Cow<'a, str>);
-
-impl Deref for FieldName<'_> {
-    type Target = str;
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'de> Deserialize<'de> for FieldName<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-        impl<'de> de::Visitor<'de> for KeyVisitor {
-            type Value = FieldName<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object key")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(FieldName(text.into()))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(FieldName(text.to_owned().into()))
-            }
-        }
-        deserializer.deserialize_str(KeyVisitor)
-    }
-}
-
-/// Where the fields of [`Event::to_json`] stand, for readers of stored text.
-pub mod json_layout {
-    use std::ops::Range;
-
-    use crate::hex::{EventId, Pubkey};
-
-    const ID: Range<usize> = 7..71;
-    const PUBKEY: Range<usize> = 83..147;
-    const CREATED_AT: usize = 162;
-
-    /// The id's 64 hex digits.
-    pub fn id_hex(json: &[u8]) -> Option<&[u8]> {
-        json.get(ID)
-    }
-
-    /// The author's 64 hex digits.
-    pub fn pubkey_hex(json: &[u8]) -> Option<&[u8]> {
-        json.get(PUBKEY)
-    }
-
-    /// The id.
-    pub fn id(json: &[u8]) -> Option<EventId> {
-        EventId::from_hex(id_hex(json)?).ok()
-    }
-
-    /// The author.
-    pub fn pubkey(json: &[u8]) -> Option<Pubkey> {
-        Pubkey::from_hex(pubkey_hex(json)?).ok()
-    }
-
-    /// The time and the kind.
-    pub fn created_at_and_kind(json: &[u8]) -> Option<(u64, u16)> {
-        let (created_at, rest) = leading_number(json.get(CREATED_AT..)?)?;
-        let (kind, _) = leading_number(rest.strip_prefix(b",\"kind\":")?)?;
-        Some((created_at, kind.try_into().ok()?))
-    }
-
-    fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
-        let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
-        let number = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
-        Some((number, &text[digits..]))
     }
 }
 

@@ -1,6 +1,6 @@
 use secp256k1::rand::{SeedableRng, rngs::StdRng};
 
-use super::*;
+use super::{canonical::push_quoted, *};
 
 fn keys() -> Keypair {
     Keypair::new(&mut StdRng::seed_from_u64(1))
