@@ -48,8 +48,8 @@ use gate::Gate;
 use link::{Link, LinkStep};
 use login::{Login, Signed};
 pub use messages::{
-    Answer, Command, Input, Message, Now, Output, Published, RequestId, SocketId, Status, SubId,
-    Ticket,
+    Answer, Command, Input, Message, Now, Output, Published, RelayLimits, RequestId, SocketId,
+    Status, SubId, Ticket,
 };
 use observer::Observer;
 use requests::{Requests, Verdict};
@@ -57,10 +57,15 @@ use rng::Rng;
 use sending::Written;
 use subscriptions::{Effects, Subscriptions};
 
+/// However many filters a relay takes: one that it refuses costs all of its REQ another round.
+const MAX_FILTERS: usize = 20;
+
 /// A client of one relay.
 #[derive(Debug)]
 pub struct Session {
+    /// As told by the relay in use, where it has told; else as in `own_config`.
     config: Config,
+    own_config: Config,
     url: String,
     link: Link,
     login: Login,
@@ -80,6 +85,7 @@ impl Session {
     /// A client that dials `url` at its first [`Input::Tick`]. `seed` decides its jitter.
     pub fn new(url: String, has_signer: bool, config: Config, now: Now, seed: u64) -> Self {
         Self {
+            own_config: config.clone(),
             config,
             url,
             link: Link::new(now.at),
@@ -112,6 +118,7 @@ impl Session {
                     self.frame(&text, now);
                 }
             }
+            Input::Limits(url, limits) => self.limits(&url, limits),
             Input::Alive(socket) => {
                 if self.link.is_current(socket) {
                     self.link.alive(now.at, &self.config);
@@ -194,6 +201,7 @@ impl Session {
     fn switch(&mut self, url: String, now: Now) {
         self.drop_socket();
         self.url = url;
+        self.config = self.own_config.clone();
         self.link.restart(now.at);
         self.login.forget();
         self.gate = Gate::new();
@@ -201,6 +209,24 @@ impl Session {
         self.subscriptions.switch(now.at);
         self.observer.put_back_all();
         self.writing.clear();
+    }
+
+    fn limits(&mut self, url: &str, limits: RelayLimits) {
+        if url != self.url {
+            return;
+        }
+        let own = self.own_config.clone();
+        let (quota_frames, quota_window) =
+            limits.quota.unwrap_or((own.quota_frames, own.quota_window));
+        self.config = Config {
+            max_filters: limits
+                .max_filters
+                .map_or(own.max_filters, |n| n.min(MAX_FILTERS)),
+            page: limits.max_limit.map_or(own.page, |n| n.min(own.page)),
+            quota_frames,
+            quota_window,
+            ..own
+        };
     }
 
     fn drop_socket(&mut self) {

@@ -52,6 +52,17 @@ pub enum Command {
     Close,
 }
 
+/// What a relay says of its limits (NIP-11); what is `None` is as in [`super::Config`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Filters in one REQ.
+    pub max_filters: Option<usize>,
+    /// Stored events sent for one filter.
+    pub max_limit: Option<usize>,
+    /// EVENT, REQ and COUNT frames in any window of this length.
+    pub quota: Option<(usize, Duration)>,
+}
+
 /// What happened.
 #[derive(Debug, Clone)]
 pub enum Input {
@@ -63,6 +74,8 @@ pub enum Input {
     Lost(SocketId),
     /// A text frame came.
     Frame(SocketId, String),
+    /// The relay at this URL has said what its limits are.
+    Limits(String, RelayLimits),
     /// A ping or pong came.
     Alive(SocketId),
     /// A frame is on the socket.
