@@ -55,8 +55,8 @@ impl Story {
         let r = self.world.rng.next_u64();
         // Authors' clocks: up to 3 s behind, and now and then ten minutes ahead.
         let second = self.world.at.as_secs();
-        let at = UNIX + second + if r % 23 == 0 { 600 } else { 0 } - (r >> 8) % 4;
-        let busy = if r % 3 == 0 { 1 } else { CHANNELS };
+        let at = UNIX + second + if r.is_multiple_of(23) { 600 } else { 0 } - (r >> 8) % 4;
+        let busy = if r.is_multiple_of(3) { 1 } else { CHANNELS };
         let channel = (r >> 16) % busy;
         let nth = self.events.entry((channel, at)).or_default();
         *nth += 1;
