@@ -135,7 +135,8 @@ pub enum Message {
     /// An event that matches the filters, whose signature was checked, and that was not delivered
     /// to this subscription before.
     Event(Box<VerifiedEvent>),
-    /// The relay has sent what it had stored; comes once.
+    /// The relay has sent what it had stored; comes once, and once more from each relay that the
+    /// client switches to.
     CaughtUp,
     /// The relay ended the subscription, with its words; nothing follows.
     Closed(String),

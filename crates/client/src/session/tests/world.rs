@@ -410,6 +410,17 @@ impl World {
         self.input(Input::Command(Command::Unsubscribe(sub)));
     }
 
+    /// To another relay, which knows nothing of what was sent to this one.
+    pub(super) fn switch(&mut self) {
+        self.armed_until = secs(0);
+        self.sent.clear();
+        self.relay.forget_client();
+        self.consumers
+            .values_mut()
+            .for_each(|consumer| consumer.caught_up = false);
+        self.input(Input::Command(Command::Switch("ws://other".into())));
+    }
+
     pub(super) fn call(
         &mut self,
         id: u64,
