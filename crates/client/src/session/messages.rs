@@ -66,7 +66,7 @@ pub struct RelayLimits {
 /// What happened.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// Time has passed; see [`Session::wake_at`].
+    /// Time has passed; see [`super::Session::wake_at`].
     Tick,
     /// A dial succeeded.
     Opened(SocketId),
