@@ -22,6 +22,7 @@ use tokio::{
 use crate::{
     Error, Signer,
     client::Call,
+    information,
     session::{
         Answer, Command, Config, Input, Message, Now, Output, RequestId, Session, SocketId, Status,
         SubId,
@@ -52,6 +53,9 @@ pub(crate) struct Driver {
     consumers: HashMap<SubId, UnboundedSender<Message>>,
     status: watch::Sender<Status>,
     observer_dropped: Arc<AtomicU64>,
+    read_information: bool,
+    /// The relay whose limits were asked for last.
+    asked: String,
 }
 
 impl Driver {
@@ -66,6 +70,7 @@ impl Driver {
     ) -> Self {
         let start = Instant::now();
         let (to_self, inputs) = mpsc::channel(INPUTS);
+        let read_information = config.read_information;
         Self {
             session: Session::new(url, signer.is_some(), config, now(start), seed),
             signer,
@@ -78,6 +83,8 @@ impl Driver {
             consumers: HashMap::new(),
             status,
             observer_dropped,
+            read_information,
+            asked: String::new(),
         }
     }
 
@@ -172,8 +179,24 @@ impl Driver {
             writes,
             _stop: stop,
         });
+        self.ask_for_limits(&url);
         let (transport, inputs) = (self.transport.clone(), self.to_self.clone());
         tokio::spawn(socket::run(id, url, transport, to_write, stopped, inputs));
+    }
+
+    /// Once a relay.
+    fn ask_for_limits(&mut self, url: &str) {
+        if !self.read_information || self.asked == url {
+            return;
+        }
+        self.asked = url.to_owned();
+        let (url, transport, inputs) =
+            (url.to_owned(), self.transport.clone(), self.to_self.clone());
+        tokio::spawn(async move {
+            if let Some(limits) = information::fetch(url.clone(), transport).await {
+                let _ = inputs.send(Input::Limits(url, limits)).await;
+            }
+        });
     }
 
     /// A socket whose task has ended reports its loss itself.

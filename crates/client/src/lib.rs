@@ -13,6 +13,7 @@ pub mod session;
 mod client;
 mod driver;
 mod error;
+mod information;
 mod signer;
 mod socket;
 mod subscription;

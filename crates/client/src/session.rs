@@ -13,6 +13,7 @@
 //! | `subscription`, `seen`, `page` | one subscription's queue, cursor, duplicates and pages |
 //! | `recovery` | when what a full queue dropped is asked for again |
 //! | `observer` | the drain of telemetry |
+//! | `frames` | what each frame of the relay leads to |
 //! | `sending` | what of all this goes next |
 
 use std::{
@@ -20,12 +21,11 @@ use std::{
     time::Duration,
 };
 
-use buzz_protocol::{Event, EventId, refusal, relay_frame::RelayFrame};
-
 use crate::Error;
 
 mod answers;
 mod config;
+mod frames;
 mod gate;
 mod link;
 mod login;
@@ -46,21 +46,26 @@ mod wire;
 pub use config::Config;
 use gate::Gate;
 use link::{Link, LinkStep};
-use login::{Login, Signed};
+use login::Login;
 pub use messages::{
-    Answer, Command, Input, Message, Now, Output, Published, RequestId, SocketId, Status, SubId,
-    Ticket,
+    Answer, Command, Input, Message, Now, Output, Published, RelayLimits, RequestId, SocketId,
+    Status, SubId, Ticket,
 };
 use observer::Observer;
-use requests::{Requests, Verdict};
+use requests::Requests;
 use rng::Rng;
 use sending::Written;
 use subscriptions::{Effects, Subscriptions};
 
+/// However many filters a relay takes: one that it refuses costs all of its REQ another round.
+const MAX_FILTERS: usize = 20;
+
 /// A client of one relay.
 #[derive(Debug)]
 pub struct Session {
+    /// As told by the relay in use, where it has told; else as in `own_config`.
     config: Config,
+    own_config: Config,
     url: String,
     link: Link,
     login: Login,
@@ -80,6 +85,7 @@ impl Session {
     /// A client that dials `url` at its first [`Input::Tick`]. `seed` decides its jitter.
     pub fn new(url: String, has_signer: bool, config: Config, now: Now, seed: u64) -> Self {
         Self {
+            own_config: config.clone(),
             config,
             url,
             link: Link::new(now.at),
@@ -112,6 +118,7 @@ impl Session {
                     self.frame(&text, now);
                 }
             }
+            Input::Limits(url, limits) => self.limits(&url, limits),
             Input::Alive(socket) => {
                 if self.link.is_current(socket) {
                     self.link.alive(now.at, &self.config);
@@ -194,6 +201,7 @@ impl Session {
     fn switch(&mut self, url: String, now: Now) {
         self.drop_socket();
         self.url = url;
+        self.config = self.own_config.clone();
         self.link.restart(now.at);
         self.login.forget();
         self.gate = Gate::new();
@@ -201,6 +209,24 @@ impl Session {
         self.subscriptions.switch(now.at);
         self.observer.put_back_all();
         self.writing.clear();
+    }
+
+    fn limits(&mut self, url: &str, limits: RelayLimits) {
+        if url != self.url {
+            return;
+        }
+        let own = self.own_config.clone();
+        let (quota_frames, quota_window) =
+            limits.quota.unwrap_or((own.quota_frames, own.quota_window));
+        self.config = Config {
+            max_filters: limits
+                .max_filters
+                .map_or(own.max_filters, |n| n.min(MAX_FILTERS)),
+            page: limits.max_limit.map_or(own.page, |n| n.min(own.page)),
+            quota_frames,
+            quota_window,
+            ..own
+        };
     }
 
     fn drop_socket(&mut self) {
@@ -252,103 +278,6 @@ impl Session {
             Written::Login => self.give_up(now),
             // The relay goes on sending what nobody here knows any more.
             Written::Close => {}
-        }
-    }
-
-    fn frame(&mut self, text: &str, now: Now) {
-        // What is no relay frame says nothing this client could act on.
-        let Ok(frame) = RelayFrame::parse(text) else {
-            return;
-        };
-        match frame {
-            RelayFrame::Event { sub, event } => {
-                let effects = self.subscriptions.event(&sub, *event, now, &self.config);
-                self.apply(effects);
-            }
-            RelayFrame::Eose { sub } => {
-                let effects = self.subscriptions.eose(&sub, now, &self.config);
-                self.apply(effects);
-            }
-            RelayFrame::Ok {
-                id,
-                accepted,
-                message,
-            } => self.ok(id, accepted, &message, now),
-            RelayFrame::Closed { sub, message } => {
-                if refusal::is_rate_limited(&message) {
-                    self.arm(&message, now);
-                }
-                if self.requests.closed(&sub, &message, &self.login) == Verdict::NotOurs {
-                    let effects = self.subscriptions.closed(&sub, &message, &self.login, now);
-                    self.apply(effects);
-                }
-            }
-            RelayFrame::Notice { message } => {
-                if refusal::is_rate_limited(&message) {
-                    self.arm(&message, now);
-                    // Which frame it belongs to is not said. Publishes wait for their own answer.
-                    self.observer.put_back_all();
-                }
-            }
-            RelayFrame::Auth { challenge } => {
-                if let Some(challenge) = self.login.challenged(challenge, now.at, &self.config) {
-                    self.sign(challenge);
-                }
-            }
-            RelayFrame::Count { query, count } => self.requests.counted(&query, count),
-        }
-    }
-
-    fn arm(&mut self, text: &str, now: Now) {
-        self.gate.arm(text, now.at, &self.config, &mut self.rng);
-    }
-
-    fn ok(&mut self, id: EventId, accepted: bool, message: &str, now: Now) {
-        if self.login.answered(&id, accepted, message) {
-            self.login_ended();
-            if let Some(newer) = self.login.next_challenge()
-                && let Some(challenge) = self.login.challenged(newer, now.at, &self.config)
-            {
-                self.sign(challenge);
-            }
-            return;
-        }
-        let again = !accepted && refusal::is_rate_limited(message);
-        if again {
-            self.arm(message, now);
-        }
-        if !self.observer.answered(&id, again) {
-            self.requests.ok(&id, accepted, message, &self.login);
-        }
-    }
-
-    fn login_ended(&mut self) {
-        self.requests.login_ended(&self.login);
-        let mut effects = Effects::default();
-        self.subscriptions.login_ended(&self.login, &mut effects);
-        self.apply(effects);
-    }
-
-    fn sign(&mut self, challenge: String) {
-        let output = Output::Sign(self.link.socket(), challenge, self.url.clone());
-        self.outputs.push_back(output);
-    }
-
-    fn signed(&mut self, challenge: &str, event: Result<Box<Event>, String>, now: Now) {
-        match event {
-            Ok(event) => match self.login.signed(challenge, event.id, now.at, &self.config) {
-                Signed::Send => {
-                    let frame = format!("[\"AUTH\",{}]", event.to_json());
-                    self.send(Written::Login, frame);
-                }
-                Signed::SignAgain(newer) => self.sign(newer),
-                Signed::Stale => {}
-            },
-            Err(why) => {
-                if self.login.sign_failed(challenge, why) {
-                    self.login_ended();
-                }
-            }
         }
     }
 

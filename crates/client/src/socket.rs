@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_tungstenite::{
     Connector, client_async_tls_with_config,
-    tungstenite::{self, Message, client::IntoClientRequest},
+    tungstenite::{self, Message, client::IntoClientRequest, http::Uri},
 };
 
 use crate::session::{Input, SocketId, Ticket};
@@ -91,28 +91,34 @@ async fn dial(
     tungstenite::Error,
 > {
     let request = url.into_client_request()?;
-    let uri = request.uri();
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let secure = uri.scheme_str() == Some("wss");
-    let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    let stream = transport(host.to_owned(), port).await?;
-    let connector = secure.then(tls).transpose()?;
+    let secure = request.uri().scheme_str() == Some("wss");
+    let (stream, _) = open(request.uri(), transport).await?;
+    let connector = secure.then(tls_config).transpose()?.map(Connector::Rustls);
     let (socket, _) = client_async_tls_with_config(request, stream, None, connector).await?;
     Ok(socket)
 }
 
+/// A byte stream to the host that `uri` names, and the host's name.
+pub(crate) async fn open(uri: &Uri, transport: &Transport) -> io::Result<(Box<dyn Io>, String)> {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let secure = uri.scheme_str() == Some("wss");
+    let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+    let stream = transport(host.to_owned(), port).await?;
+    Ok((stream, host.to_owned()))
+}
+
 /// TLS by rustls and ring, whatever other providers the program links, trusting Mozilla's roots.
-fn tls() -> Result<Connector, tungstenite::Error> {
+pub(crate) fn tls_config() -> io::Result<Arc<rustls::ClientConfig>> {
     let roots = rustls::RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| tungstenite::Error::Io(io::Error::other(error)))?
+        .map_err(io::Error::other)?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(Connector::Rustls(Arc::new(config)))
+    Ok(Arc::new(config))
 }
 
 async fn read(

@@ -115,3 +115,82 @@ async fn a_relay_that_wants_a_login_gets_one() {
         }
     }
 }
+
+/// `n` live subscriptions.
+async fn live(client: &Client, n: usize) -> Vec<Subscription> {
+    let open = |n: usize| client.subscribe(vec![channel(&n.to_string())]);
+    let mut subs: Vec<_> = (0..n).map(open).collect();
+    for sub in &mut subs {
+        assert_eq!(next(sub).await, Message::CaughtUp);
+    }
+    subs
+}
+
+#[tokio::test]
+async fn a_switch_with_forty_channels_and_a_message_at_once_succeeds_within_a_second() {
+    let quota = || Rules {
+        quota: Some(50),
+        ..Rules::default()
+    };
+    let (old, new) = (Relay::start(quota()).await, Relay::start(quota()).await);
+    let client = Client::builder(&old.url).connect().unwrap();
+    let mut subs = live(&client, 40).await;
+    assert!(old.frames("REQ").len() <= 5);
+    let start = Instant::now();
+    client.switch(&new.url).unwrap();
+    client
+        .publish(message("7", "hello", unix_now()))
+        .await
+        .unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(next_text(&mut subs[7]).await, "hello");
+    assert!(new.frames("REQ").len() <= 5);
+    assert_eq!(new.state().refusals, 0);
+}
+
+#[tokio::test]
+async fn a_client_forced_over_quota_succeeds_when_the_gate_clears() {
+    let relay = Relay::start(Rules {
+        quota: Some(50),
+        ..Rules::default()
+    })
+    .await;
+    let client = Client::builder(&relay.url).connect().unwrap();
+    let _subs = live(&client, 40).await;
+    // Another client of the same account uses the quota up.
+    let other = Client::builder(&relay.url).connect().unwrap();
+    for n in 0..46 {
+        other
+            .publish(message("0", &n.to_string(), unix_now()))
+            .await
+            .unwrap();
+    }
+    client
+        .publish(message("7", "hello", unix_now()))
+        .await
+        .unwrap();
+    assert_eq!(relay.state().refusals, 1);
+}
+
+#[tokio::test]
+async fn more_events_than_the_queue_holds_reach_a_slow_consumer() {
+    let relay = Relay::start(Rules::default()).await;
+    let client = Client::builder(&relay.url).connect().unwrap();
+    let mut sub = client.subscribe(vec![channel("a")]);
+    assert_eq!(next(&mut sub).await, Message::CaughtUp);
+    let now = unix_now();
+    let events: Vec<_> = (0..400)
+        .map(|n| message("a", &n.to_string(), now - n % 100))
+        .collect();
+    relay.publish(&events);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut got = std::collections::HashSet::new();
+    while got.len() < events.len() {
+        assert!(got.insert(next_text(&mut sub).await), "twice");
+    }
+    assert!(relay.frames("REQ").len() <= 3);
+}

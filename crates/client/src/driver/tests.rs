@@ -11,14 +11,14 @@ use buzz_protocol::{Event, Filter, Tag, UnsignedEvent, relay_frame};
 use futures_util::{SinkExt, StreamExt};
 use secp256k1::{Keypair, SecretKey};
 use tokio::{
-    io::DuplexStream,
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
     sync::mpsc,
     time::{Instant, timeout},
 };
 use tokio_tungstenite::{WebSocketStream, accept_async, tungstenite::Message as Ws};
 
 use crate::{
-    Client, Error, Message,
+    Client, Config, Error, Message,
     socket::{Io, Transport},
 };
 
@@ -34,6 +34,15 @@ fn pipes(buffer: usize) -> (Transport, mpsc::UnboundedReceiver<DuplexStream>) {
         Box::pin(async move { Ok(Box::new(ours) as Box<dyn Io>) })
     });
     (transport, accepted)
+}
+
+fn client(transport: Transport) -> Client {
+    let config = Config {
+        read_information: false,
+        ..Config::default()
+    };
+    let builder = Client::builder("ws://relay").config(config);
+    builder.transport(transport).connect().unwrap()
 }
 
 fn event(n: u64) -> Event {
@@ -81,10 +90,7 @@ async fn ping(server: &mut Server) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn pings_are_answered_within_a_millisecond_through_three_overload_rounds() {
     let (transport, mut accepted) = pipes(1 << 20);
-    let client = Client::builder("ws://relay")
-        .transport(transport)
-        .connect()
-        .unwrap();
+    let client = client(transport);
     let mut sub = client.subscribe(vec![Filter::default()]);
     let mut server = accept_async(accepted.recv().await.unwrap()).await.unwrap();
     let wire = next_req(&mut server).await;
@@ -130,10 +136,7 @@ async fn pings_are_answered_within_a_millisecond_through_three_overload_rounds()
 #[tokio::test(start_paused = true)]
 async fn a_relay_that_takes_nothing_blocks_neither_reading_nor_calls_nor_the_close() {
     let (transport, mut accepted) = pipes(4096);
-    let client = Client::builder("ws://relay")
-        .transport(transport)
-        .connect()
-        .unwrap();
+    let client = client(transport);
     let mut sub = client.subscribe(vec![Filter::default()]);
     let mut server = accept_async(accepted.recv().await.unwrap()).await.unwrap();
     let wire = next_req(&mut server).await;
@@ -154,12 +157,44 @@ async fn a_relay_that_takes_nothing_blocks_neither_reading_nor_calls_nor_the_clo
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_relay_advertises_is_kept_to() {
+    let (transport, mut accepted) = pipes(1 << 16);
+    let builder = Client::builder("ws://relay/chat").transport(transport);
+    let client = builder.connect().unwrap();
+    let mut http = accepted.recv().await.unwrap();
+    let mut request = [0; 1024];
+    let n = http.read(&mut request).await.unwrap();
+    let request = String::from_utf8_lossy(&request[..n]);
+    assert_eq!(
+        request,
+        "GET /chat HTTP/1.0\r\nHost: relay\r\nAccept: application/nostr+json\r\n\r\n"
+    );
+    let limits = r#"{"max_filters":2,"rate_limit":{"frames":5,"window_secs":20}}"#;
+    let response = format!("HTTP/1.1 200 OK\r\n\r\n{{\"limitation\":{limits}}}");
+    http.write_all(response.as_bytes()).await.unwrap();
+    drop(http);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut server = accept_async(accepted.recv().await.unwrap()).await.unwrap();
+    let _subs: Vec<_> = (0..8)
+        .map(|_| client.subscribe(vec![Filter::default()]))
+        .collect();
+    for _ in 0..4 {
+        let text = next_text(&mut server).await;
+        assert_eq!(text.matches("{}").count(), 2, "{text}");
+    }
+    // Four of five frames are for subscriptions; then one message has room, and the next has not.
+    let start = Instant::now();
+    for n in 0..2 {
+        tokio::spawn(client.publish(event(n)));
+        next_text(&mut server).await;
+        assert_eq!(start.elapsed() >= Duration::from_secs(20), n == 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_socket_gone_quiet_is_replaced() {
     let (transport, mut accepted) = pipes(4096);
-    let client = Client::builder("ws://relay")
-        .transport(transport)
-        .connect()
-        .unwrap();
+    let client = client(transport);
     let start = Instant::now();
     let _silent = accept_async(accepted.recv().await.unwrap()).await.unwrap();
     let _second = accept_async(accepted.recv().await.unwrap()).await.unwrap();
@@ -172,10 +207,7 @@ async fn a_socket_gone_quiet_is_replaced() {
 #[tokio::test(start_paused = true)]
 async fn the_last_handle_ends_the_socket() {
     let (transport, mut accepted) = pipes(4096);
-    let client = Client::builder("ws://relay")
-        .transport(transport)
-        .connect()
-        .unwrap();
+    let client = client(transport);
     let sub = client.subscribe(vec![Filter::default()]);
     let mut server = accept_async(accepted.recv().await.unwrap()).await.unwrap();
     next_req(&mut server).await;

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-/// The bounds and waits of a session. All of them have a default.
+/// The bounds and waits of a client. All of them have a default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// Ask the relay for its limits (NIP-11), which then stand for `quota_frames`, `quota_window`,
+    /// `max_filters` and, where smaller, `page`.
+    pub read_information: bool,
     /// Frames that spend quota (EVENT, REQ, COUNT) sent in any `quota_window`.
     pub quota_frames: usize,
     /// The relay's window, lengthened by a tenth here: frames may bunch up on their way.
@@ -65,6 +68,7 @@ impl Default for Config {
     fn default() -> Self {
         let secs = Duration::from_secs;
         Self {
+            read_information: true,
             quota_frames: 50,
             quota_window: secs(5),
             max_filters: 10,

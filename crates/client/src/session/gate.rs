@@ -78,7 +78,7 @@ impl Gate {
     /// Counts a frame sent at `now`.
     pub(crate) fn spend(&mut self, now: Duration, config: &Config) {
         self.sent.push_back(now);
-        if self.sent.len() > config.quota_frames {
+        while self.sent.len() > config.quota_frames {
             self.sent.pop_front();
         }
     }

@@ -52,10 +52,21 @@ pub enum Command {
     Close,
 }
 
+/// What a relay says of its limits (NIP-11); what is `None` is as in [`super::Config`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RelayLimits {
+    /// Filters in one REQ.
+    pub max_filters: Option<usize>,
+    /// Stored events sent for one filter.
+    pub max_limit: Option<usize>,
+    /// EVENT, REQ and COUNT frames in any window of this length.
+    pub quota: Option<(usize, Duration)>,
+}
+
 /// What happened.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// Time has passed; see [`Session::wake_at`].
+    /// Time has passed; see [`super::Session::wake_at`].
     Tick,
     /// A dial succeeded.
     Opened(SocketId),
@@ -63,6 +74,8 @@ pub enum Input {
     Lost(SocketId),
     /// A text frame came.
     Frame(SocketId, String),
+    /// The relay at this URL has said what its limits are.
+    Limits(String, RelayLimits),
     /// A ping or pong came.
     Alive(SocketId),
     /// A frame is on the socket.
@@ -122,7 +135,8 @@ pub enum Message {
     /// An event that matches the filters, whose signature was checked, and that was not delivered
     /// to this subscription before.
     Event(Box<VerifiedEvent>),
-    /// The relay has sent what it had stored; comes once.
+    /// The relay has sent what it had stored; comes once, and once more from each relay that the
+    /// client switches to.
     CaughtUp,
     /// The relay ended the subscription, with its words; nothing follows.
     Closed(String),

@@ -100,13 +100,9 @@ impl Subscriptions {
         }
     }
 
-    /// Puts the unplaced into new REQs, as many filters in each as the relay takes.
+    /// Puts the unplaced into new REQs, as many filters in each as the relay takes. The last of
+    /// them may wait for company.
     pub(crate) fn place(&mut self, now: Duration, config: &Config) {
-        let filters = |id: &SubId| self.subs.get(id).map_or(0, |sub| sub.filters.len().max(1));
-        let waiting: usize = self.unplaced.iter().map(filters).sum();
-        if waiting == 0 || (now < self.place_at && waiting < config.max_filters) {
-            return;
-        }
         let mut groups: Vec<(usize, Vec<SubId>)> = Vec::new();
         for id in std::mem::take(&mut self.unplaced) {
             let n = self.subs.get(&id).map_or(0, |sub| sub.filters.len());
@@ -118,13 +114,15 @@ impl Subscriptions {
                 _ => groups.push((n, vec![id])),
             }
         }
+        let room = |(used, _): &mut (usize, Vec<SubId>)| *used < config.max_filters;
+        if now < self.place_at
+            && let Some((_, waiting)) = groups.pop_if(room)
+        {
+            self.unplaced = waiting;
+        }
         for (_, group) in groups {
-            self.add_wire(
-                group
-                    .into_iter()
-                    .map(|sub| Member { sub, page: None })
-                    .collect(),
-            );
+            let members = group.into_iter().map(|sub| Member { sub, page: None });
+            self.add_wire(members.collect());
         }
     }
 

@@ -53,6 +53,7 @@ pub struct Relay {
     pub url: String,
     pub state: Arc<Mutex<State>>,
     kick: broadcast::Sender<()>,
+    live: broadcast::Sender<Event>,
     task: JoinHandle<()>,
 }
 
@@ -73,6 +74,7 @@ impl Relay {
         }));
         let (live, _) = broadcast::channel(10_000);
         let (kick, _) = broadcast::channel(1);
+        let accept_live = live.clone();
         let (accept_state, accept_kick, accept_url) = (state.clone(), kick.clone(), url.clone());
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -80,7 +82,7 @@ impl Relay {
                     stream,
                     accept_url.clone(),
                     accept_state.clone(),
-                    live.clone(),
+                    accept_live.clone(),
                     accept_kick.subscribe(),
                 ));
             }
@@ -89,12 +91,21 @@ impl Relay {
             url,
             state,
             kick,
+            live,
             task,
         }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// Events from elsewhere: stored, and sent to who listens.
+    pub fn publish(&self, events: &[Event]) {
+        self.state().events.extend_from_slice(events);
+        for event in events {
+            let _ = self.live.send(event.clone());
+        }
     }
 
     /// Drops all sockets without a close frame.

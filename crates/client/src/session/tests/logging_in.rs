@@ -193,3 +193,44 @@ fn a_signer_that_fails_ends_the_login() {
         [Err(Error::Signer("locked".into()))]
     );
 }
+
+/// A subscription that waits for a login, whose AUTH was given out for writing.
+fn waiting_for_a_login() -> (Kit, SocketId) {
+    let mut kit = Kit::online(true);
+    kit.command(Command::Subscribe(SubId(1), vec![channel(1)]));
+    kit.until(ms(10));
+    let wire = wire_of(&kit.sent()[0]);
+    kit.frame(challenge("c"));
+    kit.frame(relay_frame::closed(&wire, "auth-required: log in"));
+    let socket = kit.socket();
+    (kit, socket)
+}
+
+fn drops(kit: &Kit, socket: SocketId) -> bool {
+    kit.outputs.contains(&Output::Drop(socket))
+}
+
+#[test]
+fn a_login_without_an_answer_is_begun_anew_on_another_socket() {
+    let (mut kit, socket) = waiting_for_a_login();
+    signed(&mut kit, "c", &login(1));
+    kit.until(secs(25));
+    assert!(!drops(&kit, socket));
+    kit.until(secs(26));
+    assert!(drops(&kit, socket));
+    assert_eq!(kit.messages(SubId(1)), []);
+}
+
+#[test]
+fn a_login_that_was_not_written_is_begun_anew_on_another_socket() {
+    let (mut kit, socket) = waiting_for_a_login();
+    let event = Ok(Box::new(login(1)));
+    kit.session
+        .handle(Input::Signed(socket, "c".into(), event), kit.now());
+    let sent = std::iter::from_fn(|| kit.session.next_output()).find_map(|output| match output {
+        Output::Send(_, ticket, text) if text.starts_with("[\"AUTH\"") => Some(ticket),
+        _ => None,
+    });
+    kit.input(Input::WriteFailed(sent.unwrap()));
+    assert!(drops(&kit, socket));
+}

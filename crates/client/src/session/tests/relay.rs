@@ -46,6 +46,13 @@ impl SimRelay {
         vec![relay_frame::auth_challenge("c")]
     }
 
+    /// As another relay with the same events.
+    pub(super) fn forget_client(&mut self) {
+        self.subs.clear();
+        self.spent.clear();
+        self.refuse.clear();
+    }
+
     /// An event from elsewhere, or from the client: stored, and sent to who listens.
     pub(super) fn take(&mut self, event: Event, now: Duration) -> Vec<String> {
         if event.created_at + 4 < UNIX + now.as_secs() {

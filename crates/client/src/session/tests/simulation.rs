@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use buzz_protocol::Event;
+
 use super::{
     super::*,
     kit::{UNIX, channel, event, ms, secs},
@@ -30,6 +32,8 @@ struct Story {
     n: u64,
     /// Events so far of a channel and second: few differ between stories, so that few are signed.
     events: BTreeMap<(u64, u64), u64>,
+    /// It went to another relay, which need not send what the old one had.
+    switched: bool,
 }
 
 impl Story {
@@ -48,6 +52,7 @@ impl Story {
             world,
             n: 0,
             events: BTreeMap::new(),
+            switched: false,
         }
     }
 
@@ -55,8 +60,8 @@ impl Story {
         let r = self.world.rng.next_u64();
         // Authors' clocks: up to 3 s behind, and now and then ten minutes ahead.
         let second = self.world.at.as_secs();
-        let at = UNIX + second + if r % 23 == 0 { 600 } else { 0 } - (r >> 8) % 4;
-        let busy = if r % 3 == 0 { 1 } else { CHANNELS };
+        let at = UNIX + second + if r.is_multiple_of(23) { 600 } else { 0 } - (r >> 8) % 4;
+        let busy = if r.is_multiple_of(3) { 1 } else { CHANNELS };
         let channel = (r >> 16) % busy;
         let nth = self.events.entry((channel, at)).or_default();
         *nth += 1;
@@ -115,6 +120,10 @@ impl Story {
                 world.unsubscribe(sub);
                 world.subscribe(sub.0, vec![channel(sub.0)], x.is_multiple_of(2));
             }
+            94 if x.is_multiple_of(8) => {
+                self.switched = true;
+                world.switch();
+            }
             _ => {}
         }
     }
@@ -135,7 +144,7 @@ impl Story {
             assert_eq!(consumer.closed, None, "{sub:?}");
             assert!(consumer.caught_up, "{sub:?} is not live");
             // More than a page at the start is the relay's to cut.
-            if consumer.had > world.relay.page {
+            if self.switched || consumer.had > world.relay.page {
                 continue;
             }
             let matching = world.relay.events.iter();

@@ -263,3 +263,24 @@ fn ten_refusals_in_two_seconds_and_four_lost_sockets_in_a_minute_then_live_withi
         assert_eq!(live.count(), 40, "seed {seed}");
     }
 }
+
+#[test]
+fn the_limits_a_relay_advertises_are_kept_to_and_do_not_follow_to_the_next() {
+    let mut kit = Kit::online(false);
+    let limits = RelayLimits {
+        max_filters: Some(2),
+        ..RelayLimits::default()
+    };
+    kit.input(Input::Limits("ws://elsewhere".into(), limits));
+    subscribe(&mut kit, 0..8);
+    kit.until(ms(10));
+    assert_eq!(kit.sent().len(), 1, "another relay's limits");
+    kit.input(Input::Limits("ws://relay".into(), limits));
+    subscribe(&mut kit, 8..16);
+    kit.until(ms(20));
+    assert_eq!(kit.sent().len(), 4);
+    kit.command(Command::Switch("ws://other".into()));
+    let socket = kit.socket();
+    kit.input(Input::Opened(socket));
+    assert_eq!(kit.sent().len(), 2);
+}

@@ -294,7 +294,7 @@ impl World {
         self.relay.subs.clear();
     }
 
-    fn to_client(&mut self, frames: Vec<String>) {
+    fn relay_sends(&mut self, frames: Vec<String>) {
         if let Some(socket) = self.socket {
             for frame in frames {
                 self.travel(1, Happening::ToClient(socket, frame));
@@ -305,7 +305,7 @@ impl World {
     /// An event from elsewhere reaches the relay.
     pub(super) fn relay_takes(&mut self, event: Event) {
         let frames = self.relay.take(event, self.at);
-        self.to_client(frames);
+        self.relay_sends(frames);
     }
 
     /// The relay closes one of the client's REQs.
@@ -313,13 +313,13 @@ impl World {
         let wire = self.relay.subs.keys().nth(nth).cloned();
         if let Some(wire) = wire {
             self.relay.subs.remove(&wire);
-            self.to_client(vec![buzz_protocol::relay_frame::closed(&wire, text)]);
+            self.relay_sends(vec![buzz_protocol::relay_frame::closed(&wire, text)]);
         }
     }
 
     /// The relay says something that belongs to no frame.
     pub(super) fn relay_notices(&mut self, text: &str) {
-        self.to_client(vec![buzz_protocol::relay_frame::notice(text)]);
+        self.relay_sends(vec![buzz_protocol::relay_frame::notice(text)]);
     }
 
     /// Runs until `at`.
@@ -347,7 +347,7 @@ impl World {
         match happening {
             Happening::ToRelay(socket, text) if current(socket) && !self.half_open => {
                 let frames = self.relay.frame(&text, self.at);
-                self.to_client(frames);
+                self.relay_sends(frames);
             }
             Happening::ToClient(socket, text) if current(socket) && !self.half_open => {
                 self.note_frame(&text);
@@ -356,7 +356,7 @@ impl World {
             Happening::Opened(socket) if current(socket) => {
                 self.input(Input::Opened(socket));
                 let frames = self.relay.connect();
-                self.to_client(frames);
+                self.relay_sends(frames);
             }
             Happening::Lost(socket) if current(socket) => {
                 self.disconnect();
@@ -408,6 +408,17 @@ impl World {
     pub(super) fn unsubscribe(&mut self, sub: SubId) {
         self.consumers.remove(&sub);
         self.input(Input::Command(Command::Unsubscribe(sub)));
+    }
+
+    /// To another relay, which knows nothing of what was sent to this one.
+    pub(super) fn switch(&mut self) {
+        self.armed_until = secs(0);
+        self.sent.clear();
+        self.relay.forget_client();
+        self.consumers
+            .values_mut()
+            .for_each(|consumer| consumer.caught_up = false);
+        self.input(Input::Command(Command::Switch("ws://other".into())));
     }
 
     pub(super) fn call(

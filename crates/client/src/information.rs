@@ -1,0 +1,117 @@
+//! What a relay says of its limits (NIP-11), fetched beside the first dial: the client works
+//! without it, and better with it.
+
+use std::{io, time::Duration};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+use tokio_tungstenite::tungstenite::http::Uri;
+
+use crate::{
+    session::RelayLimits,
+    socket::{self, Io, Transport},
+};
+
+/// From the dial to the end of the document.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// A longer document is cut, and then is none.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// The limits of the relay at `url`; `None` where it says nothing that can be read.
+pub(crate) async fn fetch(url: String, transport: Transport) -> Option<RelayLimits> {
+    let document = timeout(FETCH_TIMEOUT, get(&url, &transport)).await;
+    match document {
+        Ok(Ok(response)) => limits(&response),
+        Ok(Err(error)) => {
+            tracing::debug!(%url, %error, "no relay information");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// HTTP 1.0 has neither chunks nor a next request: the document ends with the stream.
+async fn get(url: &str, transport: &Transport) -> io::Result<Vec<u8>> {
+    let uri: Uri = url.parse().map_err(io::Error::other)?;
+    let (mut stream, host) = socket::open(&uri, transport).await?;
+    if uri.scheme_str() == Some("wss") {
+        let name = host.try_into().map_err(io::Error::other)?;
+        let tls = tokio_rustls::TlsConnector::from(socket::tls_config()?);
+        stream = Box::new(tls.connect(name, stream).await?) as Box<dyn Io>;
+    }
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let request = format!(
+        "GET {path} HTTP/1.0\r\nHost: {authority}\r\nAccept: application/nostr+json\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut response = Vec::new();
+    stream.take(MAX_BYTES).read_to_end(&mut response).await?;
+    Ok(response)
+}
+
+fn limits(response: &[u8]) -> Option<RelayLimits> {
+    let text = std::str::from_utf8(response).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    if head.split(' ').nth(1) != Some("200") {
+        return None;
+    }
+    let document: Value = serde_json::from_str(body).ok()?;
+    let limitation = document.get("limitation")?;
+    let number = |of: &Value, name: &str| of.get(name)?.as_u64().filter(|n| *n > 0);
+    let size = |name: &str| number(limitation, name)?.try_into().ok();
+    // Not in NIP-11: frames that spend quota, in any window of so many seconds.
+    let quota = limitation.get("rate_limit").and_then(|rate| {
+        let frames = number(rate, "frames")?.try_into().ok()?;
+        Some((frames, Duration::from_secs(number(rate, "window_secs")?)))
+    });
+    Some(RelayLimits {
+        max_filters: size("max_filters"),
+        max_limit: size("max_limit"),
+        quota,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(limitation: &str) -> Option<RelayLimits> {
+        let response = format!("HTTP/1.1 200 OK\r\nX: y\r\n\r\n{{\"limitation\":{limitation}}}");
+        limits(response.as_bytes())
+    }
+
+    #[test]
+    fn what_is_advertised_is_read_and_the_rest_left_open() {
+        let quota =
+            r#"{"max_filters":7,"max_limit":100,"rate_limit":{"frames":20,"window_secs":4}}"#;
+        let expected = RelayLimits {
+            max_filters: Some(7),
+            max_limit: Some(100),
+            quota: Some((20, Duration::from_secs(4))),
+        };
+        assert_eq!(of(quota), Some(expected));
+        assert_eq!(
+            of(r#"{"max_filters":0,"max_limit":"x"}"#),
+            Some(RelayLimits::default())
+        );
+        assert_eq!(
+            of(r#"{"rate_limit":{"frames":20}}"#),
+            Some(RelayLimits::default())
+        );
+    }
+
+    #[test]
+    fn what_is_no_document_says_nothing() {
+        for response in [
+            "",
+            "HTTP/1.1 404 Not Found\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\n\r\n<html>",
+        ] {
+            assert_eq!(limits(response.as_bytes()), None, "{response}");
+        }
+    }
+}
