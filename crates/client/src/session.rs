@@ -170,12 +170,7 @@ impl Session {
             Command::Publish(id, event) => self.requests.publish(id, &event, now.at, config),
             Command::Count(id, filters) => {
                 let query = format!("q{}", id.0);
-                let mut frame = format!("[\"COUNT\",\"{query}\"");
-                for filter in &filters {
-                    frame.push(',');
-                    frame.push_str(&serde_json::to_string(filter).unwrap_or_default());
-                }
-                frame.push(']');
+                let frame = wire::frame("COUNT", &query, &filters);
                 self.requests.count(id, query, frame, now.at, config);
             }
             Command::Authenticate(id) => self.requests.login(id, &self.login, now.at, config),
@@ -199,6 +194,9 @@ impl Session {
     }
 
     fn switch(&mut self, url: String, now: Now) {
+        if self.link.is_closed() {
+            return;
+        }
         self.drop_socket();
         self.url = url;
         self.config = self.own_config.clone();

@@ -18,15 +18,20 @@ impl WireId {
     }
 
     pub(super) fn req_frame(self, filters: &[Filter]) -> String {
-        let mut out = format!("[\"REQ\",\"b{}\"", self.0);
-        for filter in filters {
-            out.push(',');
-            // Filters are maps of strings, numbers and lists: nothing in them fails to serialise.
-            out.push_str(&serde_json::to_string(filter).unwrap_or_default());
-        }
-        out.push(']');
-        out
+        frame("REQ", &format!("b{}", self.0), filters)
     }
+}
+
+/// A REQ or COUNT frame.
+pub(super) fn frame(verb: &str, name: &str, filters: &[Filter]) -> String {
+    let mut out = format!("[\"{verb}\",\"{name}\"");
+    for filter in filters {
+        out.push(',');
+        // Filters are maps of strings, numbers and lists: nothing in them fails to serialise.
+        out.push_str(&serde_json::to_string(filter).unwrap_or_default());
+    }
+    out.push(']');
+    out
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

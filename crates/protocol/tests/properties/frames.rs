@@ -69,6 +69,9 @@ proptest! {
         parse_as_both(&String::from_utf8_lossy(&bytes))?;
     }
 
+}
+
+proptest! {
     #[test]
     fn a_bad_request_names_its_subscription(sub in text(), rest in text()) {
         let mut frame = "[\"REQ\",".to_owned();

@@ -157,7 +157,13 @@ fn a_close_cancels_the_retry_and_all_later_calls() {
     assert_eq!(kit.results(id), [Err(Error::Closed)]);
     let late = kit.publish(&message(2));
     assert_eq!(kit.results(late), [Err(Error::Closed)]);
+    kit.command(Command::Switch("ws://other".into()));
     kit.until(secs(90));
+    assert!(
+        !kit.outputs
+            .iter()
+            .any(|output| matches!(output, Output::Dial(..)))
+    );
     assert_eq!(kit.sent(), Vec::<String>::new());
 }
 
