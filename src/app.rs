@@ -87,7 +87,11 @@ pub fn serve(config: Config) -> Result<()> {
             }
         });
         wait_for_signal().await?;
-        shut_down(&config, &rooms, &draining, &public_server).await;
+        tokio::select! {
+            () = shut_down(&config, &rooms, &draining, &public_server) => {}
+            // What was answered is committed: nothing is lost by this.
+            again = wait_for_signal() => again?,
+        }
         admin_server.stop(false).await;
         upkeep.abort();
         anyhow::Ok(())
@@ -206,7 +210,10 @@ async fn wait_for_signal() -> Result<()> {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     };
-    tracing::info!(signal = name, "shutting down");
+    tracing::info!(
+        signal = name,
+        "shutting down; a second signal ends it at once"
+    );
     Ok(())
 }
 

@@ -19,11 +19,15 @@ use figment::{
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::store::Durability;
 
 /// The file that is read where none is named and it exists.
 pub const DEFAULT_FILE: &str = "config/relay.toml";
+
+/// More would each cost a thread and a database connection that no machine has a core for.
+const MAX_READERS: usize = 1000;
 
 /// All settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -233,6 +237,7 @@ impl Config {
             Err(error) => return Err(ConfigError::File { path, error }),
         }
         let sections = Env::prefixed("BUZZ_").filter(|key| key.as_str().contains("__"));
+        check_names_of_variables()?;
         figment = figment.merge(sections.split("__"));
         let config: Self = figment.extract().map_err(|error| describe(&error))?;
         match config.check() {
@@ -256,6 +261,10 @@ impl Config {
             ("limits.max_filters", self.limits.max_filters),
             ("limits.max_subid_length", self.limits.max_subid_length),
             ("database.readers", self.database.readers),
+            (
+                "limits.max_limit",
+                self.limits.max_limit.try_into().unwrap_or(usize::MAX),
+            ),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err((key, "must be at least 1".into()));
@@ -273,6 +282,24 @@ impl Config {
                 "database.url",
                 format!("`{database}` does not start with sqlite://"),
             ));
+        }
+        if self.database.readers > MAX_READERS {
+            return Err(("database.readers", format!("must be at most {MAX_READERS}")));
+        }
+        let endpoint = &self.telemetry.otlp_endpoint;
+        let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
+        if !endpoint.is_empty() && !is_http {
+            let why = format!("`{endpoint}` does not start with http:// or https://");
+            return Err(("telemetry.otlp_endpoint", why));
+        }
+        let mut directives = self.telemetry.log.split(',');
+        if let Some(word) =
+            directives.find(|d| !d.contains('=') && d.parse::<LevelFilter>().is_err())
+        {
+            let why = format!(
+                "`{word}` is neither a level (error, warn, info, debug, trace, off) nor target=level"
+            );
+            return Err(("telemetry.log", why));
         }
         if let Err(error) = crate::telemetry::parse_filter(&self.telemetry.log) {
             return Err(("telemetry.log", error.to_string()));
@@ -310,6 +337,23 @@ impl Config {
             auth_timeout: self.auth.timeout,
         }
     }
+}
+
+/// A variable that lacks one of its two underscores would be ignored in silence.
+fn check_names_of_variables() -> Result<(), ConfigError> {
+    let defaults = toml::Table::try_from(Config::default());
+    let defaults = defaults.map_err(|error| ConfigError::Value(error.to_string()))?;
+    for (section, keys) in &defaults {
+        for key in keys.as_table().into_iter().flat_map(toml::Table::keys) {
+            let meant = format!("BUZZ_{section}__{key}").to_uppercase();
+            let written = meant.replacen("__", "_", 1);
+            if std::env::var_os(&written).is_some() {
+                let why = format!("environment variable {written}: unknown; did you mean {meant}?");
+                return Err(ConfigError::Value(why));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where wrong values come from, their keys, and why they are wrong.

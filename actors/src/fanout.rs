@@ -57,6 +57,7 @@ pub struct Publish {
 }
 
 struct Listener {
+    connection: u64,
     addr: Addr<Connection>,
     meter: Arc<Meter>,
     subscriptions: HashMap<u32, usize>,
@@ -157,6 +158,7 @@ impl Handler<Subscribe> for Fanout {
         let slot = *self.slots.entry(connection).or_insert_with(|| {
             let (subscriptions, hits) = (HashMap::new(), Vec::new());
             self.listeners.insert(Listener {
+                connection,
                 addr,
                 meter,
                 subscriptions,
@@ -192,11 +194,9 @@ impl Handler<Publish> for Fanout {
         }
         for slot in touched {
             let lost = self.deliver(slot, &publish);
+            let connection = self.listeners[slot].connection;
             for token in lost {
-                if let Some(entry) = self.listeners[slot].subscriptions.remove(&token) {
-                    self.metrics.subscriptions.decrement(1.0);
-                    self.index.remove(entry);
-                }
+                self.remove(connection, Some(token));
             }
         }
     }

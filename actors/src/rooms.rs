@@ -101,6 +101,11 @@ impl Permits {
 pub struct Permit(OwnedSemaphorePermit);
 
 impl Permit {
+    /// Gives the permits of `frames` back, where it has more than those.
+    pub fn give_back(&mut self, frames: usize) {
+        drop(self.0.split(frames));
+    }
+
     /// Takes over another's.
     pub fn merge(&mut self, other: Self) {
         self.0.merge(other.0);

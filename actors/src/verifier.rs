@@ -1,7 +1,7 @@
 //! Checks ids and signatures, on as many threads as there are cores.
 //!
 //! Bound: one batch a connection is on its way here at a time, and every frame in it holds a
-//! handler permit. Arrives: `Verify`. Leaves: good events to the writer, the verdict to the
+//! handler permit. Arrives: `VerifyEvents`, `VerifyLogin`. Leaves: good events to the writer, the verdict to the
 //! connection.
 
 use std::{sync::Arc, time::Instant};
@@ -67,7 +67,7 @@ impl Handler<VerifyEvents> for Verifier {
         let VerifyEvents {
             events,
             from,
-            permit,
+            mut permit,
         } = verify;
         let (started, count) = (Instant::now(), events.len());
         let mut good = Vec::with_capacity(count);
@@ -84,6 +84,8 @@ impl Handler<VerifyEvents> for Verifier {
         for _ in 0..count {
             self.metrics.verify_seconds.record(each);
         }
+        // First the permits: the answer may bring the next frame at once.
+        permit.give_back(rejected.len());
         from.do_send(Verified { rejected });
         if !good.is_empty() {
             self.writer.do_send(StoreEvents {

@@ -37,7 +37,7 @@ pub struct StoreEvents {
     pub permit: Permit,
 }
 
-/// Written to itself: it stands in the mailbox behind everything that waits there already.
+/// Written to itself: handled once everything that waits in the mailbox has been.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Flush;
@@ -120,9 +120,11 @@ impl Writer {
             self.with_connection(|connection| connection.store(&stored, batch))
         };
         drop(writes);
-        self.metrics
-            .db_write_seconds
-            .record(started.elapsed().as_secs_f64());
+        if !stored.is_empty() {
+            self.metrics
+                .db_write_seconds
+                .record(started.elapsed().as_secs_f64());
+        }
         if let Err(error) = &outcomes {
             tracing::error!(%error, events = stored.len(), "write batch failed");
         }

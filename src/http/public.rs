@@ -11,9 +11,15 @@ use std::{
 };
 
 use actix_web::{
-    Error, HttpRequest, HttpResponse,
+    Error, HttpRequest, HttpResponse, HttpResponseBuilder,
     dev::Extensions,
-    http::header::{ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, RETRY_AFTER, UPGRADE},
+    http::{
+        Method,
+        header::{
+            ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+            ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, RETRY_AFTER, UPGRADE,
+        },
+    },
     rt::net::TcpStream,
     web::{self, Data, Payload, ServiceConfig},
 };
@@ -64,7 +70,7 @@ impl Public {
 
 /// The routes.
 pub fn routes(config: &mut ServiceConfig) {
-    config.default_service(web::get().to(root));
+    config.default_service(web::route().to(root));
 }
 
 async fn root(
@@ -78,14 +84,20 @@ async fn root(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
+    if request.method() == Method::OPTIONS {
+        return Ok(cors(HttpResponse::NoContent()).finish());
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return Ok(HttpResponse::MethodNotAllowed()
+            .insert_header((ALLOW, "GET, HEAD, OPTIONS"))
+            .force_close()
+            .body("this is a Nostr relay: use a WebSocket\n"));
+    }
     if header(UPGRADE).is_some() {
         upgrade(&request, payload, &public)
     } else if header(ACCEPT).is_some_and(|accept| accept.contains("application/nostr+json")) {
-        Ok(HttpResponse::Ok()
+        Ok(cors(HttpResponse::Ok())
             .content_type("application/nostr+json")
-            .insert_header((ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
-            .insert_header(("Access-Control-Allow-Headers", "*"))
-            .insert_header(("Access-Control-Allow-Methods", "GET, OPTIONS"))
             .body(public.information.clone()))
     } else {
         let url = &public.rooms.settings.relay_url;
@@ -95,6 +107,15 @@ async fn root(
                 "This is a Nostr relay (buzz-relay). Point a Nostr client at {url}\n"
             )))
     }
+}
+
+/// What NIP-11 asks for, so that pages from anywhere may read the document.
+fn cors(mut response: HttpResponseBuilder) -> HttpResponseBuilder {
+    response
+        .insert_header((ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .insert_header((ACCESS_CONTROL_ALLOW_HEADERS, "*"))
+        .insert_header((ACCESS_CONTROL_ALLOW_METHODS, "GET, OPTIONS"));
+    response
 }
 
 fn upgrade(

@@ -6,7 +6,7 @@ use actix::AsyncContext;
 use buzz_protocol::{
     ClientFrame, Event, Filter, Limits, Refusal, auth,
     client_frame::{About, BadFrame},
-    kind,
+    kind, refusal,
 };
 use tracing::Span;
 
@@ -54,7 +54,11 @@ impl Connection {
             (Some("REQ"), About::Sub(sub)) => self.end_subscription_by_id(sub),
             _ => {}
         }
-        self.log_refused(bad.verb.unwrap_or("unknown"), "invalid");
+        let reason = match refusal::prefix(&bad.reason) {
+            Some("unsupported") => "unsupported",
+            _ => "invalid",
+        };
+        self.log_refused(bad.verb.unwrap_or("none"), reason);
         self.send(&bad.answer());
     }
 

@@ -115,7 +115,7 @@ impl Connection {
         match message {
             Incoming::Text(text) => self.receive(&text, ctx),
             Incoming::Binary => {
-                self.log_refused("bad frame", "invalid");
+                self.log_refused("none", "invalid");
                 self.send(&relay_frame::notice(
                     "invalid: binary messages are not accepted",
                 ));
@@ -131,7 +131,7 @@ impl Connection {
             Broken::TooLarge { .. } => (CloseCode::Size, "message_too_large"),
             Broken::Protocol(_) => (CloseCode::Protocol, "protocol_error"),
         };
-        self.log_refused("bad frame", "invalid");
+        self.log_refused("none", "invalid");
         self.send(&relay_frame::notice(&format!("invalid: {broken}")));
         self.close(code, reason);
     }

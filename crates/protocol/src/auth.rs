@@ -39,7 +39,7 @@ pub fn check_login(
     }
     let named = event.tag_values("relay").next().and_then(RelayUrl::parse);
     if named.is_none() || named != RelayUrl::parse(relay_url) {
-        return invalid("the relay tag names another relay".into());
+        return invalid(format!("the relay tag must name {relay_url}"));
     }
     Ok(())
 }

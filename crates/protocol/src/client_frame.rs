@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{Event, EventId, Filter, filter::UNSUPPORTED, relay_frame};
+use crate::{Event, EventId, Filter, filter::UNKNOWN_ELEMENT, relay_frame};
 
 /// A frame from a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,12 +79,19 @@ impl ClientFrame {
     }
 }
 
+/// Characters of a reason: errors repeat what they found, and that may be a whole frame.
+const MAX_REASON: usize = 200;
+
 fn bad_frame(text: &str, error: &str) -> BadFrame {
     // The filter's own errors carry their prefix somewhere behind the field they stand in.
-    let reason = match error.find(UNSUPPORTED) {
+    let mut reason = match error.find(UNKNOWN_ELEMENT) {
         Some(at) => error[at..].to_owned(),
         None => format!("invalid: {error}"),
     };
+    if let Some((end, _)) = reason.char_indices().nth(MAX_REASON) {
+        reason.truncate(end);
+        reason.push('…');
+    }
     let (verb, about) = readable_subject(text);
     BadFrame {
         about,

@@ -72,7 +72,7 @@ impl Filter {
 }
 
 /// How the text of an unknown condition's error starts; a refusal by NIP-01's own example.
-pub(crate) const UNSUPPORTED: &str = "unsupported: ";
+pub(crate) const UNKNOWN_ELEMENT: &str = "unsupported: filter contains unknown element ";
 
 impl<'de> Deserialize<'de> for Filter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -110,9 +110,7 @@ impl<'de> serde::de::Visitor<'de> for FilterVisitor {
                         }
                     }
                     _ => {
-                        return Err(A::Error::custom(format!(
-                            "{UNSUPPORTED}filter contains unknown element `{name}`"
-                        )));
+                        return Err(A::Error::custom(format!("{UNKNOWN_ELEMENT}`{name}`")));
                     }
                 },
             }

@@ -48,7 +48,7 @@ fn home(event: &Event) -> i64 {
 #[test]
 fn of_fifty_versions_in_one_batch_one_row_is_written() {
     let versions: Vec<_> = (0..50)
-        .map(|i| event(i, 0, u64::from(i * 7 % 50), &[]))
+        .map(|i| event(i, 0, u64::from(i) * 7 % 50, &[]))
         .collect();
     let (outcomes, rows) = planned(&[], &versions, |plan| {
         assert!(plan.removed.is_empty());

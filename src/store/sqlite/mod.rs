@@ -78,8 +78,8 @@ impl SqliteStore {
         // written back once.
         let mut connection = self.connect(&format!(
             "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; \
-             PRAGMA cache_size = -262144; PRAGMA wal_autocheckpoint = 16000; \
-             PRAGMA journal_size_limit = 70000000;"
+             PRAGMA cache_size = -262144; PRAGMA wal_autocheckpoint = 8000; \
+             PRAGMA journal_size_limit = 40000000;"
         ))?;
         connection
             .run_pending_migrations(MIGRATIONS)
