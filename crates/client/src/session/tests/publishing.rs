@@ -285,6 +285,9 @@ fn more_waiting_calls_than_the_bound_fail_at_once() {
     let ids: Vec<_> = (0..1025).map(|n| kit.publish(&message(n % 5))).collect();
     assert_eq!(kit.results(ids[1023]), []);
     assert_eq!(kit.results(ids[1024]), [Err(Error::TooMany)]);
+    kit.until(secs(30));
+    assert_eq!(kit.results(ids[1023]), [Err(Error::Timeout)]);
+    assert_eq!(kit.results(ids[1024]), [Err(Error::TooMany)], "once");
 }
 
 #[test]

@@ -299,6 +299,16 @@ fn catch_up_after_a_gap_of_three_pages_sees_the_boundary_the_future_and_the_past
     world.until(secs(600));
     assert_eq!(world.relay.events.len(), 296);
     assert_eq!(world.consumers[&sub].got.len(), 296);
+    // The pages of one catch-up follow one another without the pause between attempts.
+    let pages = world
+        .sent_of("REQ")
+        .into_iter()
+        .filter(|(_, text)| text.contains("until"));
+    let times: Vec<Duration> = pages.map(|(at, _)| *at).collect();
+    assert!(
+        times.len() >= 2 && times[times.len() - 1] - times[0] < secs(2),
+        "{times:?}"
+    );
 }
 
 #[test]
@@ -377,4 +387,46 @@ fn another_relay_is_read_from_the_start_and_delivers_nothing_twice() {
     kit.frame(event_frame(&wire_of(&req), &event(9, 1, 1, UNIX)));
     kit.frame(event_frame(&wire_of(&req), &event(9, 1, 2, UNIX - 1000)));
     assert_eq!(kit.messages(SubId(1)).len(), 1);
+}
+
+#[test]
+fn a_recovery_refused_for_now_stays_pending_and_one_refused_for_good_is_over() {
+    for (text, again) in [
+        ("rate-limited: busy; retry in 1s", true),
+        ("error: database unavailable", true),
+        ("invalid: no", false),
+    ] {
+        let mut kit = Kit::online(false);
+        overflown(&mut kit, 1);
+        kit.input(Input::Took(SubId(1), 256));
+        let wire = wire_of(&kit.sent()[0]);
+        kit.frame(relay_frame::closed(&wire, text));
+        kit.until(secs(20));
+        assert_eq!(kit.sent().len(), usize::from(again), "{text}");
+        assert!(
+            kit.messages(SubId(1)).is_empty(),
+            "the subscription lives on"
+        );
+    }
+}
+
+#[test]
+fn a_socket_lost_during_a_recovery_resumes_from_what_it_was_to_cover() {
+    let mut kit = Kit::online(false);
+    overflown(&mut kit, 1);
+    kit.input(Input::Took(SubId(1), 256));
+    assert_eq!(kit.sent().len(), 1);
+    kit.lose();
+    kit.until(secs(2));
+    let socket = kit.socket();
+    kit.input(Input::Opened(socket));
+    let sent = kit.sent();
+    let since = format!("\"since\":{},", PAST + 256 - 5);
+    assert!(sent.len() == 1 && sent[0].contains(&since), "{sent:?}");
+}
+
+#[test]
+fn a_dead_socket_is_found_before_a_recovery_on_it_is_taken_as_done() {
+    let config = Config::default();
+    assert!(config.recovery_timeout > config.ping_every + config.ping_timeout);
 }

@@ -284,3 +284,35 @@ fn the_limits_a_relay_advertises_are_kept_to_and_do_not_follow_to_the_next() {
     kit.input(Input::Opened(socket));
     assert_eq!(kit.sent().len(), 2);
 }
+
+#[test]
+fn an_event_that_one_of_two_subscriptions_had_no_room_for_comes_to_that_one_alone() {
+    let mut kit = Kit::online(false);
+    for sub in [1, 2] {
+        kit.command(Command::Subscribe(SubId(sub), vec![channel(1)]));
+    }
+    kit.until(ms(10));
+    let wire = wire_of(&kit.sent()[0]);
+    for n in 0..257 {
+        kit.frame(event_frame(&wire, &event(9, 1, n, UNIX)));
+        kit.input(Input::Took(SubId(1), 1));
+    }
+    assert_eq!(kit.messages(SubId(1)).len(), 257);
+    assert_eq!(kit.messages(SubId(2)).len(), 256);
+    kit.input(Input::Took(SubId(2), 1));
+    kit.frame(event_frame(&wire, &event(9, 1, 256, UNIX)));
+    assert_eq!(kit.messages(SubId(1)), []);
+    assert_eq!(texts(&kit.messages(SubId(2))), ["256"]);
+}
+
+#[test]
+fn a_req_is_not_narrowed_before_its_eose() {
+    let mut kit = Kit::online(false);
+    subscribe(&mut kit, 0..4);
+    kit.until(ms(10));
+    kit.sent();
+    for n in 0..3 {
+        kit.command(Command::Unsubscribe(SubId(n)));
+    }
+    assert_eq!(kit.sent(), Vec::<String>::new());
+}
