@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufReader, BufWriter},
+    io::{BufReader, BufWriter, Write},
     net::SocketAddr,
     path::Path,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
@@ -116,12 +116,16 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     )
     .context("the database can't be written")?;
     let writer = in_own_thread(move || writer);
-    let reader = {
-        let metrics = metrics.clone();
-        SyncArbiter::start(config.database.readers, move || {
+    let start_readers = |threads| {
+        let (store, metrics) = (Arc::clone(&store), metrics.clone());
+        SyncArbiter::start(threads, move || {
             DbReader::new(Arc::clone(&store), metrics.clone())
         })
     };
+    // A fifth of the readers counts, the others read.
+    let counters = (config.database.readers / 5).max(1);
+    let counter = start_readers(counters);
+    let reader = start_readers(config.database.readers.saturating_sub(counters).max(1));
     let verifier = {
         let (writer, metrics) = (writer.clone(), metrics.clone());
         SyncArbiter::start(cores(), move || {
@@ -132,6 +136,7 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
         verifier,
         writer,
         reader,
+        counter,
         fanout,
         roster: Roster::default().start(),
         settings: config.settings(),
@@ -170,7 +175,7 @@ fn start_public(
     })
     .on_connect(public::on_connect)
     .workers(cores())
-    .max_connections(config.server.max_connections + SPARE_SOCKETS)
+    .max_connections(config.server.max_connections.saturating_add(SPARE_SOCKETS))
     .client_request_timeout(HANDSHAKE)
     .client_disconnect_timeout(CLOSING)
     .disable_signals()
@@ -243,11 +248,8 @@ async fn shut_down(config: &Config, rooms: &Rooms, draining: &AtomicBool, public
 /// When the database can't be opened or migrated.
 pub fn migrate(config: &Config) -> Result<()> {
     open_store(config)?;
-    println!(
-        "{}: up to date",
-        crate::config::mask_password(&config.database.url)
-    );
-    Ok(())
+    let database = crate::config::mask_password(&config.database.url);
+    Ok(writeln!(std::io::stdout(), "{database}: up to date")?)
 }
 
 /// Rejected lines whose reason is shown; the rest is counted.
@@ -275,8 +277,8 @@ pub fn import(config: &Config, file: &Path) -> Result<()> {
         options.size_bytes = opened.metadata().ok().map(|meta| meta.len());
         import::import(BufReader::new(opened), &*store, &options, &mut reasons)
     };
-    println!("{}", imported.with_context(|| file.display().to_string())?);
-    Ok(())
+    let imported = imported.with_context(|| file.display().to_string())?;
+    Ok(writeln!(std::io::stdout(), "{imported}")?)
 }
 
 /// Writes stored events to standard output as JSON Lines.

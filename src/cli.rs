@@ -1,6 +1,6 @@
 //! Arguments and subcommands.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -69,6 +69,5 @@ pub fn main() -> ExitCode {
 }
 
 fn check_config(config: &Config) -> anyhow::Result<()> {
-    print!("{}", config.to_toml()?);
-    Ok(())
+    Ok(std::io::stdout().write_all(config.to_toml()?.as_bytes())?)
 }

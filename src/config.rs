@@ -277,6 +277,9 @@ impl Config {
             ));
         }
         let database = mask_password(&self.database.url);
+        if database == "sqlite://" || database == "sqlite:///" {
+            return Err(("database.url", format!("`{database}` names no file")));
+        }
         if !database.starts_with("sqlite://") {
             return Err((
                 "database.url",

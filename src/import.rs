@@ -261,6 +261,7 @@ impl Sink<'_> {
                 Outcome::Stored => self.imported.accepted += 1,
                 Outcome::Duplicate => self.imported.duplicate += 1,
                 Outcome::Superseded => self.reject(number, "a newer version is stored")?,
+                Outcome::NoRoom => self.reject(number, "no room among the ids of its second")?,
                 Outcome::Deleted => self.reject(number, "deleted by its author")?,
             }
         }

@@ -10,23 +10,27 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, hyper:
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use tokio::runtime::Runtime;
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::{
     EnvFilter, Layer, filter::ParseError, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
 use crate::config::{LogFormat, Telemetry as Settings};
 
-/// Reads a log setting. The HTTP server's own lines are left out below warnings, unless asked for.
+/// Reads a log setting. The HTTP server's own lines are left out, unless asked for:
+/// strangers make errors in it as they like.
 ///
 /// # Errors
 /// When it is neither a level nor a list of directives.
 pub fn parse_filter(log: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::builder().parse(format!("actix_server=warn,{log}"))
+    EnvFilter::builder().parse(format!("actix_server=warn,actix_http=off,{log}"))
 }
 
 /// Keeps the trace exporter alive; flushes it at the end.
 pub struct Telemetry {
     traces: Option<(SdkTracerProvider, Runtime)>,
+    /// Writes what is left of the log when it is dropped.
+    _log: WorkerGuard,
 }
 
 /// Starts logs, and traces where an endpoint is set. Logs go to stderr.
@@ -35,7 +39,9 @@ pub struct Telemetry {
 /// When the filter or the endpoint is wrong.
 pub fn start(settings: &Settings) -> Result<Telemetry> {
     let filter = parse_filter(&settings.log).context("telemetry.log")?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // Whoever reads the log may stall: lines are then dropped and counted, and no socket waits.
+    let (writer, log) = tracing_appender::non_blocking(std::io::stderr());
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     let lines = match settings.log_format {
         LogFormat::Text => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
@@ -55,7 +61,7 @@ pub fn start(settings: &Settings) -> Result<Telemetry> {
         .with(lines.with_filter(filter))
         .with(spans)
         .init();
-    Ok(Telemetry { traces })
+    Ok(Telemetry { traces, _log: log })
 }
 
 impl Telemetry {

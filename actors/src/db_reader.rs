@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A page of history ends with the frame that reaches this size.
-pub const PAGE_BYTES: usize = 256 * 1024;
+pub const PAGE_BYTES: usize = 64 * 1024;
 
 /// Reads the next page of a subscription's history.
 #[derive(Message)]
@@ -122,6 +122,9 @@ impl Handler<ReadHistory> for DbReader {
             permit,
             span,
         } = read;
+        if !from.connected() {
+            return;
+        }
         let _read = tracing::debug_span!(parent: &span, "read").entered();
         let started = Instant::now();
         let (mut frames, mut events) = (BytesMut::new(), 0);
@@ -163,6 +166,9 @@ impl Handler<CountEvents> for DbReader {
             permit,
             span,
         } = count;
+        if !from.connected() {
+            return;
+        }
         let _read = tracing::debug_span!(parent: &span, "read").entered();
         let started = Instant::now();
         let count = self.with_connection(|connection| connection.count(&query));

@@ -20,7 +20,9 @@ impl Meter {
     pub fn try_add(&self, bytes: usize, max_frames: usize) -> bool {
         let frames = self.frames.load(Ordering::Relaxed);
         let waiting = self.bytes.load(Ordering::Relaxed);
-        if frames >= max_frames || (frames > 0 && waiting + bytes > max_frames * BYTES_PER_FRAME) {
+        if frames >= max_frames
+            || (frames > 0 && waiting + bytes > max_frames.saturating_mul(BYTES_PER_FRAME))
+        {
             return false;
         }
         self.frames.fetch_add(1, Ordering::Relaxed);

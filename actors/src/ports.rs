@@ -66,6 +66,8 @@ pub enum Outcome {
     Duplicate,
     /// The store has a newer version of its address.
     Superseded,
+    /// There is no room left among the ids of its second that begin like its own.
+    NoRoom,
     /// Its author deleted it, or a version of its address as new as it (NIP-09).
     Deleted,
 }

@@ -43,6 +43,8 @@ pub struct Rooms {
     pub writer: Addr<Writer>,
     /// Reads events.
     pub reader: Addr<DbReader>,
+    /// Counts events, with connections of its own: a count may take long, and no read waits for it.
+    pub counter: Addr<DbReader>,
     /// Passes live events on.
     pub fanout: Addr<Fanout>,
     /// Knows the open connections.

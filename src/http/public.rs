@@ -17,7 +17,8 @@ use actix_web::{
         Method,
         header::{
             ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-            ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, RETRY_AFTER, UPGRADE,
+            ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_KEY,
+            TRANSFER_ENCODING, UPGRADE,
         },
     },
     rt::net::TcpStream,
@@ -123,6 +124,14 @@ fn upgrade(
     payload: Payload,
     public: &Public,
 ) -> Result<HttpResponse, Error> {
+    let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+    let is_websocket = header(UPGRADE).is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
+    let has_key = header(SEC_WEBSOCKET_KEY).is_some_and(|key| key.len() == 24);
+    if !is_websocket || !has_key || header(TRANSFER_ENCODING).is_some() {
+        return Ok(HttpResponse::BadRequest()
+            .force_close()
+            .body("no WebSocket handshake\n"));
+    }
     let refuse = |why| {
         Ok(HttpResponse::ServiceUnavailable()
             .insert_header((RETRY_AFTER, RETRY_SECS))

@@ -36,6 +36,8 @@ pub(crate) struct Lookup {
     pub(crate) blocks: Vec<i64>,
     /// All rows that these keys lead to: versions of an address, deletions and their targets.
     pub(crate) keys: Vec<i64>,
+    /// The batch's authors, sorted: no other's rows behind the keys matter, nor does any content.
+    pub(crate) authors: Vec<Pubkey>,
 }
 
 impl Lookup {
@@ -60,6 +62,11 @@ impl Lookup {
                 lookup.keys.push(keys::deleted_address(&address));
             }
         }
+        lookup
+            .authors
+            .extend(events.iter().map(|incoming| incoming.event.pubkey));
+        lookup.authors.sort_unstable();
+        lookup.authors.dedup();
         for list in [&mut lookup.blocks, &mut lookup.keys] {
             list.sort_unstable();
             list.dedup();
@@ -196,9 +203,8 @@ impl State {
             self.remove(position);
         }
         let Some(position) = self.make_room(event) else {
-            // 32 ids of one second that share 24 bits are made, not met: there is no outcome for
-            // it, and this one tells the client truly that its event is not stored.
-            return Outcome::Superseded;
+            // 32 ids of one second that share 24 bits are made, not met: about 2^29 hashes.
+            return Outcome::NoRoom;
         };
         if event.kind == kind::DELETION {
             self.delete_targets(event);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actix::{Handler, Message};
+use actix_http::ws::CloseCode;
 use buzz_protocol::{EventId, Pubkey, Refusal, VerifiedEvent, refusal, relay_frame};
 use bytes::BytesMut;
 use tracing::Span;
@@ -85,6 +86,9 @@ pub struct FellBehind {
 #[rtype(result = "()")]
 pub struct Shutdown;
 
+/// Keys that may log in on one socket.
+const MAX_KEYS: usize = 64;
+
 impl Connection {
     pub(super) fn refuse_login(&mut self, id: &EventId, refusal: &Refusal) {
         self.rooms.metrics.auth.invalid.increment(1);
@@ -140,7 +144,15 @@ impl Handler<LoginVerified> for Connection {
     type Result = ();
     fn handle(&mut self, login: LoginVerified, _: &mut Context) {
         self.login.pending = false;
-        match login.verdict {
+        let known = &self.login.keys;
+        let verdict = login.verdict.and_then(|key| {
+            if known.len() >= MAX_KEYS && !known.contains(&key) {
+                let why = format!("at most {MAX_KEYS} keys may log in on one connection");
+                return Err(Refusal::Restricted(why));
+            }
+            Ok(key)
+        });
+        match verdict {
             Ok(key) => {
                 if !self.login.keys.contains(&key) {
                     self.login.keys.push(key);
@@ -169,6 +181,10 @@ impl Handler<Stored> for Connection {
                 Ok(Outcome::Duplicate) => {
                     events.duplicate.increment(1);
                     self.send_ok(&id, true, refusal::DUPLICATE);
+                }
+                Ok(Outcome::NoRoom) => {
+                    let why = "no room among the ids of this second that begin like this one";
+                    self.refuse_event(&id, &Refusal::Error(why.into()));
                 }
                 Ok(Outcome::Superseded) => self.refuse_event(&id, &Refusal::Superseded),
                 Ok(Outcome::Deleted) => {
@@ -252,6 +268,6 @@ impl Handler<FellBehind> for Connection {
 impl Handler<Shutdown> for Connection {
     type Result = ();
     fn handle(&mut self, _: Shutdown, _: &mut Context) {
-        self.draining = true;
+        self.leaving = Some((CloseCode::Restart, "relay_restarts"));
     }
 }

@@ -58,8 +58,8 @@ pub struct Connection {
     login: Login,
     frames_received: u64,
     close_reason: &'static str,
-    /// The relay shuts down: what is in work is still answered.
-    draining: bool,
+    /// Nothing more is read; once what is in work is answered, the socket closes like this.
+    leaving: Option<(CloseCode, &'static str)>,
     _slot: Permit,
 }
 
@@ -139,7 +139,7 @@ impl Connection {
             },
             frames_received: 0,
             close_reason: "client_gone",
-            draining: false,
+            leaving: None,
             _slot: slot,
             rooms,
         }

@@ -169,7 +169,7 @@ impl Connection {
                 let query = self.begin_query(filters);
                 self.reading += 1;
                 let from = ctx.address();
-                self.rooms.reader.do_send(CountEvents {
+                self.rooms.counter.do_send(CountEvents {
                     query,
                     name,
                     from,

@@ -62,8 +62,10 @@ impl ActorFuture<Connection> for Pump {
     ) -> Poll<()> {
         connection.read_socket(&mut self.payload, ctx, task);
         connection.verify_events(ctx);
-        if connection.draining && connection.events.count + connection.reading == 0 {
-            connection.close(CloseCode::Restart, "relay_restarts");
+        if let Some((code, reason)) = connection.leaving
+            && connection.events.count + connection.reading == 0
+        {
+            connection.close(code, reason);
         }
         connection.write_socket(ctx, task);
         Poll::Pending
@@ -73,7 +75,7 @@ impl ActorFuture<Connection> for Pump {
 impl Connection {
     fn may_read(&self) -> bool {
         !self.outgoing.closing
-            && !self.draining
+            && self.leaving.is_none()
             && !self.login.pending
             && self.events.count + self.reading < IN_WORK
             && self.reading < READS
@@ -105,7 +107,9 @@ impl Connection {
             match Pin::new(&mut *payload).poll_next(task) {
                 Poll::Ready(Some(Ok(bytes))) => self.decoder.push(&bytes),
                 // The client went away, with or without saying so.
-                Poll::Ready(Some(Err(_)) | None) => return self.end("client_gone"),
+                Poll::Ready(Some(Err(_)) | None) => {
+                    self.leaving = Some((CloseCode::Normal, "client_gone"));
+                }
                 Poll::Pending => return,
             }
         }
@@ -122,7 +126,7 @@ impl Connection {
             }
             Incoming::Ping(payload) => ws::push_pong(&mut self.outgoing.bytes, &payload),
             Incoming::Pong => {}
-            Incoming::Close => self.close(CloseCode::Normal, "client_closed"),
+            Incoming::Close => self.leaving = Some((CloseCode::Normal, "client_closed")),
         }
     }
 

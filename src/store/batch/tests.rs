@@ -195,7 +195,7 @@ fn ids_that_share_a_block_stand_in_order_until_it_is_full() {
     assert_eq!(stored.len(), 32);
     assert_eq!(
         planned(&stored, &events[32..], |plan| plan.is_empty()),
-        (vec![Superseded], true)
+        (vec![NoRoom], true)
     );
 }
 

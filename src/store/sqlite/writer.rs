@@ -4,7 +4,7 @@
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{Outcome, StoreError, StoreWriter};
-use buzz_protocol::VerifiedEvent;
+use buzz_protocol::{Event, Pubkey, VerifiedEvent, event::json_layout};
 use diesel::{QueryResult, SqliteConnection, connection::SimpleConnection};
 
 use super::{
@@ -24,6 +24,9 @@ use crate::store::{
 
 /// Deletions of one thing that are read: one is enough, more make up for keys that collide.
 const DELETIONS_READ: usize = 4;
+
+/// Shorter rows are taken as they are: reading them costs more than they hold.
+const WITHOUT_CONTENT_FROM_BYTES: usize = 2048;
 
 pub(super) struct SqliteWriter {
     held: Held,
@@ -151,10 +154,36 @@ fn look_up(connection: &mut SqliteConnection, lookup: &Lookup) -> QueryResult<Ve
         positions.extend(new.filter(|position| known.insert(*position)));
     }
     list::<AtPositions>(connection, &positions, |row| {
-        rows.push(stored_row(row));
+        // One deletion can name thousands of large events, its author's own or not.
+        if let Some(json) = row.text(3, |json| essence(json, &lookup.authors)) {
+            rows.push(StoredRow {
+                position: row.int(0).unwrap_or_default(),
+                batch: row.int(1).unwrap_or_default(),
+                expires_at: row.int(2),
+                json,
+            });
+        }
         ControlFlow::Continue(())
     })?;
     Ok(rows)
+}
+
+/// What a batch can depend on of a row outside the blocks of its events: nothing where the author
+/// is none of the batch's (versions, deletions and their targets have one author), and no content.
+fn essence(json: &str, authors: &[Pubkey]) -> Option<String> {
+    let author = json_layout::pubkey(json.as_bytes())?;
+    authors.binary_search(&author).ok()?;
+    if json.len() < WITHOUT_CONTENT_FROM_BYTES {
+        return Some(json.to_owned());
+    }
+    let event: Event = serde_json::from_str(json).ok()?;
+    Some(
+        Event {
+            content: String::new(),
+            ..event
+        }
+        .to_json(),
+    )
 }
 
 fn carry_out(connection: &mut SqliteConnection, plan: &Plan<'_>) -> QueryResult<()> {
