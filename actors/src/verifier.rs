@@ -84,16 +84,17 @@ impl Handler<VerifyEvents> for Verifier {
         for _ in 0..count {
             self.metrics.verify_seconds.record(each);
         }
-        // First the permits: the answer may bring the next frame at once.
+        // First the permits: the answer may bring the next frame at once. Then the good events,
+        // and the answer last: it brings the next batch, which must not get to the writer first.
         permit.give_back(rejected.len());
-        from.do_send(Verified { rejected });
         if !good.is_empty() {
             self.writer.do_send(StoreEvents {
                 events: good,
-                from,
+                from: from.clone(),
                 permit,
             });
         }
+        from.do_send(Verified { rejected });
     }
 }
 

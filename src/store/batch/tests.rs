@@ -1,7 +1,7 @@
 use buzz_protocol::{Sig, Tag};
 
 use super::*;
-use Outcome::{Deleted, Duplicate, Stored, Superseded};
+use Outcome::{Deleted, Duplicate, NoRoom, Stored, Superseded};
 
 fn event(first: u8, kind: u16, created_at: u64, tags: &[[&str; 2]]) -> Event {
     let mut id = EventId([9; 32]);
