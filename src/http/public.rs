@@ -22,9 +22,10 @@ use actix_web::{
         },
     },
     rt::net::TcpStream,
-    web::{self, Data, Payload, ServiceConfig},
+    web::{self, Bytes, Data, Payload, ServiceConfig},
 };
 use buzz_actors::{connection, rooms::Rooms};
+use futures_util::{StreamExt, stream};
 use ipnet::IpNet;
 use secp256k1::rand::random;
 use socket2::{SockRef, TcpKeepalive};
@@ -85,6 +86,9 @@ async fn root(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
+    if header(TRANSFER_ENCODING).is_some() {
+        return Ok(refuse_body(payload));
+    }
     if request.method() == Method::OPTIONS {
         return Ok(cors(HttpResponse::NoContent()).finish());
     }
@@ -110,6 +114,17 @@ async fn root(
     }
 }
 
+/// Refuses a chunked body. It is held until the answer is out: the server would read on for the
+/// end of one that was dropped, without a limit, and closes behind one that was not.
+fn refuse_body(payload: Payload) -> HttpResponse {
+    let text = Bytes::from_static(b"requests have no body here\n");
+    let answer = stream::iter([Ok::<_, Error>(text)]).map(move |text| {
+        let _held = &payload;
+        text
+    });
+    HttpResponse::BadRequest().force_close().streaming(answer)
+}
+
 /// What NIP-11 asks for, so that pages from anywhere may read the document.
 fn cors(mut response: HttpResponseBuilder) -> HttpResponseBuilder {
     response
@@ -127,7 +142,7 @@ fn upgrade(
     let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
     let is_websocket = header(UPGRADE).is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
     let has_key = header(SEC_WEBSOCKET_KEY).is_some_and(|key| key.len() == 24);
-    if !is_websocket || !has_key || header(TRANSFER_ENCODING).is_some() {
+    if !is_websocket || !has_key {
         return Ok(HttpResponse::BadRequest()
             .force_close()
             .body("no WebSocket handshake\n"));

@@ -62,17 +62,25 @@ impl ActorFuture<Connection> for Pump {
     ) -> Poll<()> {
         connection.read_socket(&mut self.payload, ctx, task);
         connection.verify_events(ctx);
-        if let Some((code, reason)) = connection.leaving
-            && connection.events.count + connection.reading == 0
-        {
-            connection.close(code, reason);
-        }
+        connection.leave_when_answered();
         connection.write_socket(ctx, task);
         Poll::Pending
     }
 }
 
 impl Connection {
+    /// Events in work may be stored already, so their answers are waited for; reads only where it
+    /// is the relay that closes.
+    fn leave_when_answered(&mut self) {
+        let Some((code, reason)) = self.leaving else {
+            return;
+        };
+        let reads_count = matches!(code, CloseCode::Restart);
+        if self.events.count == 0 && (self.reading == 0 || !reads_count) {
+            self.close(code, reason);
+        }
+    }
+
     fn may_read(&self) -> bool {
         !self.outgoing.closing
             && self.leaving.is_none()
