@@ -1,5 +1,6 @@
 //! The relay as its users meet it: the real binary, spoken to over sockets.
 
+mod abuse;
 mod auth;
 mod bad_input;
 mod commands;
