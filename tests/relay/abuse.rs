@@ -24,7 +24,7 @@ async fn a_burst_of_counts_holds_up_no_read() {
     let relay = Relay::start().await;
     let author = Author::new(1);
     let mut publisher = Client::connect(&relay).await;
-    let events: Vec<_> = (0..2_000u64)
+    let events: Vec<_> = (0..5_000u64)
         .map(|n| author.note(&n.to_string()).at(1_000 + n).sign())
         .collect();
     for event in &events {
@@ -43,6 +43,8 @@ async fn a_burst_of_counts_holds_up_no_read() {
         }
         counters.push(socket);
     }
+    // The burst is at work.
+    counters[0].text().await;
     let began = Instant::now();
     publisher.fetch(json!({"limit": 1})).await;
     let ready = http::get(relay.admin, "/readyz").await.status;
