@@ -145,3 +145,20 @@ async fn an_event_sent_right_before_a_close_is_answered_and_counted() {
     let metrics = relay.metrics().await;
     assert_eq!(metrics.get("buzz_events_total{outcome=\"accepted\"}"), 1.0);
 }
+
+/// Mutant: the file's identity not checked: the writer goes on into a file that has no name.
+#[tokio::test]
+async fn nothing_is_acknowledged_into_a_database_file_that_was_removed() {
+    let relay = Relay::start().await;
+    let author = Author::new(1);
+    let mut client = Client::connect(&relay).await;
+    client.accept(&author.note("before").sign()).await;
+    let aside = relay.database().with_extension("aside");
+    std::fs::rename(relay.database(), &aside).expect("the database");
+    client.refuse(&author.note("lost").sign(), "error: ").await;
+    assert_eq!(http::get(relay.admin, "/readyz").await.status, 503);
+    assert!(!relay.database().exists(), "a reader made a new one");
+    std::fs::rename(aside, relay.database()).expect("the database");
+    client.accept(&author.note("after").sign()).await;
+    assert_eq!(client.fetch(json!({})).await.len(), 2);
+}

@@ -6,7 +6,10 @@ mod reader;
 mod statement;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use buzz_actors::ports::{EventStore, StoreError, StoreReader, StoreWriter};
 use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
@@ -26,6 +29,8 @@ const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 pub struct SqliteStore {
     path: PathBuf,
     durability: Durability,
+    /// Device and inode of the file that was opened.
+    file: Option<(u64, u64)>,
 }
 
 impl SqliteStore {
@@ -40,15 +45,30 @@ impl SqliteStore {
                 path.display().to_string()
             )));
         }
-        let store = Self {
+        let mut store = Self {
             path: path.to_owned(),
             durability,
+            file: None,
         };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| store.unavailable(&error))?;
         }
         store.connect_writer()?;
+        store.file = store.file_now();
         Ok(store)
+    }
+
+    fn file_now(&self) -> Option<(u64, u64)> {
+        let meta = std::fs::metadata(&self.path).ok()?;
+        Some((meta.dev(), meta.ino()))
+    }
+
+    /// A file that was removed or replaced takes writes that nobody will find again.
+    fn check_file(&self) -> Result<(), StoreError> {
+        if self.file_now() == self.file {
+            return Ok(());
+        }
+        Err(self.unavailable(&"the file was removed or replaced while in use"))
     }
 
     fn unavailable(&self, error: &dyn std::fmt::Display) -> StoreError {
@@ -154,6 +174,7 @@ impl Held {
         store: SqliteStore,
         connect: fn(&SqliteStore) -> Result<SqliteConnection, StoreError>,
     ) -> Result<Self, StoreError> {
+        store.check_file()?;
         let connection = Some(connect(&store)?);
         Ok(Self {
             store,
@@ -166,6 +187,7 @@ impl Held {
         &mut self,
         work: impl FnOnce(&mut SqliteConnection) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
+        self.store.check_file()?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => (self.connect)(&self.store)?,
