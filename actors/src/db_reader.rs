@@ -127,10 +127,9 @@ impl Handler<ReadHistory> for DbReader {
         }
         let _read = tracing::debug_span!(parent: &span, "read").entered();
         let started = Instant::now();
-        let (mut frames, mut events) = (BytesMut::new(), 0);
+        let mut frames = BytesMut::new();
         let mut row = |json: &str| {
             ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
-            events += 1;
             if frames.len() < PAGE_BYTES {
                 ControlFlow::Continue(())
             } else {
@@ -150,7 +149,6 @@ impl Handler<ReadHistory> for DbReader {
         from.do_send(HistoryPage {
             token,
             frames,
-            events,
             rest,
         });
     }

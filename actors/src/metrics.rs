@@ -136,7 +136,7 @@ fn describe() {
     describe_counter!("buzz_auth_outcomes_total", "Logins (NIP-42) by outcome.");
     describe_counter!(
         "buzz_admission_rejections_total",
-        "Frames and calls refused before any work."
+        "Frames refused before any work."
     );
     describe_histogram!(
         "buzz_verify_seconds",

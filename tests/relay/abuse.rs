@@ -18,6 +18,16 @@ fn text(frame_text: &str) -> Vec<u8> {
     frame(true, TEXT, frame_text.as_bytes())
 }
 
+/// All that the relay says before it closes.
+async fn answer_to(relay: &Relay, request: &str) -> String {
+    let mut stream = TcpStream::connect(relay.addr).await.expect("a connection");
+    let sent = stream.write_all(request.as_bytes()).await;
+    sent.expect("a request");
+    let mut answer = Vec::new();
+    let _ = soon("the end", stream.read_to_end(&mut answer)).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 /// Mutant: counts sent to the readers.
 #[tokio::test]
 async fn a_burst_of_counts_holds_up_no_read() {
@@ -79,16 +89,9 @@ async fn a_deletion_of_anothers_large_events_takes_no_memory_for_them() {
 async fn a_request_whose_body_never_ends_is_refused_and_closed() {
     let relay = Relay::start().await;
     for method in ["GET", "POST"] {
-        let mut stream = TcpStream::connect(relay.addr).await.expect("a connection");
-        let request =
-            format!("{method} / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab");
-        stream
-            .write_all(request.as_bytes())
-            .await
-            .expect("a request");
-        let mut answer = Vec::new();
-        let _ = soon("the end", stream.read_to_end(&mut answer)).await;
-        assert!(answer.starts_with(b"HTTP/1.1 400"), "{answer:?}");
+        let head = format!("{method} / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n");
+        let answer = answer_to(&relay, &format!("{head}\r\n5\r\nab")).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     }
 }
 
@@ -111,15 +114,7 @@ async fn other_methods_and_half_handshakes_are_told_so() {
             "400",
         ),
     ] {
-        let mut stream = TcpStream::connect(relay.addr).await.expect("a connection");
-        let request = format!("{head}Host: x\r\n\r\n");
-        stream
-            .write_all(request.as_bytes())
-            .await
-            .expect("a request");
-        let mut answer = Vec::new();
-        let _ = soon("the end", stream.read_to_end(&mut answer)).await;
-        let answer = String::from_utf8_lossy(&answer);
+        let answer = answer_to(&relay, &format!("{head}Host: x\r\n\r\n")).await;
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {status}")),
             "{head}: {answer}"

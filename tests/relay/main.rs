@@ -19,6 +19,7 @@ mod hostile;
 mod limits;
 mod live;
 mod operations;
+mod our_client;
 mod protected;
 mod queries;
 mod refusals;

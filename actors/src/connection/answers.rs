@@ -45,8 +45,6 @@ pub struct HistoryPage {
     pub token: u32,
     /// Events as frames, ready to send.
     pub frames: BytesMut,
-    /// How many.
-    pub events: usize,
     /// What is left to read; nothing: the history is complete.
     pub rest: Result<Option<Box<Query>>, Refusal>,
 }

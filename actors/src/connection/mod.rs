@@ -15,7 +15,7 @@ pub mod ws;
 
 use std::{net::IpAddr, sync::Arc, task::Waker, time::Instant};
 
-use actix::{Actor, AsyncContext, Running};
+use actix::{Actor, AsyncContext};
 use actix_http::ws::CloseCode;
 use actix_web_actors::HttpContext;
 use buzz_protocol::{Event, EventId, Pubkey, Refusal, relay_frame};
@@ -253,10 +253,6 @@ impl Actor for Connection {
                 }
             });
         }
-    }
-
-    fn stopping(&mut self, _: &mut Context) -> Running {
-        Running::Stop
     }
 
     fn stopped(&mut self, _: &mut Context) {
