@@ -63,6 +63,7 @@ pub fn serve(config: Config) -> Result<()> {
     let traces = telemetry::start(&config.telemetry)?;
     let metrics_page = telemetry::install_metrics()?;
     let store = open_store(&config)?;
+    let _alone = store::serve_alone(&config.database.url).context("database.url")?;
     System::new().block_on(async move {
         let rooms = Arc::new(start_rooms(&config, store)?);
         let draining = Arc::new(AtomicBool::new(false));

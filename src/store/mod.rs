@@ -16,7 +16,11 @@ mod plan;
 mod position;
 pub mod sqlite;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs::{File, TryLockError},
+    path::Path,
+    sync::Arc,
+};
 
 use buzz_actors::ports::{EventStore, StoreError};
 
@@ -28,6 +32,28 @@ pub enum Durability {
     Full,
     /// A killed process, not a power cut.
     Normal,
+}
+
+/// Held by the one relay that serves a SQLite file.
+#[derive(Debug)]
+pub struct Served {
+    _lock: File,
+}
+
+/// Makes sure that no other relay serves the SQLite file that `url` names: two would each hide the
+/// other's new events from open histories. Import and export beside a relay need no lock.
+///
+/// # Errors
+/// When another one does, or the lock file (`relay.db.lock`) can't be made.
+pub fn serve_alone(url: &str) -> Result<Served, StoreError> {
+    let path = format!("{}.lock", url.strip_prefix("sqlite://").unwrap_or(url));
+    let unavailable = |why: String| StoreError::Unavailable(format!("{path}: {why}"));
+    let file = File::create(&path).map_err(|error| unavailable(error.to_string()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Served { _lock: file }),
+        Err(TryLockError::WouldBlock) => Err(unavailable("another relay serves this file".into())),
+        Err(TryLockError::Error(error)) => Err(unavailable(error.to_string())),
+    }
 }
 
 /// Opens the store that `url` names (`sqlite://path`), creating and migrating it where needed.

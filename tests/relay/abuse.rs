@@ -11,6 +11,7 @@ use tokio::{
 use crate::support::{
     Author, Client, Relay, http,
     raw::{RawSocket, TEXT, frame},
+    relay::command,
     soon,
 };
 
@@ -156,4 +157,19 @@ async fn nothing_is_acknowledged_into_a_database_file_that_was_removed() {
     std::fs::rename(aside, relay.database()).expect("the database");
     client.accept(&author.note("after").sign()).await;
     assert_eq!(client.fetch(json!({})).await.len(), 2);
+}
+
+/// Mutant: no lock.
+#[tokio::test]
+async fn a_second_relay_on_the_same_file_does_not_start() {
+    let relay = Relay::start().await;
+    let mut second = command(relay.dir());
+    let output = soon("the second relay's end", async {
+        tokio::task::spawn_blocking(move || second.output()).await
+    })
+    .await;
+    let output = output.expect("a thread").expect("the binary");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("another relay serves this file"), "{error}");
 }
