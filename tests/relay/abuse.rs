@@ -163,12 +163,11 @@ async fn nothing_is_acknowledged_into_a_database_file_that_was_removed() {
 #[tokio::test]
 async fn a_second_relay_on_the_same_file_does_not_start() {
     let relay = Relay::start().await;
-    let mut second = command(relay.dir());
-    let output = soon("the second relay's end", async {
-        tokio::task::spawn_blocking(move || second.output()).await
-    })
-    .await;
-    let output = output.expect("a thread").expect("the binary");
+    // Killed where it runs on, so that the test fails and does not hang.
+    let mut second = tokio::process::Command::from(command(relay.dir()));
+    second.kill_on_drop(true);
+    let output = soon("the second relay's end", second.output()).await;
+    let output = output.expect("the binary");
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("another relay serves this file"), "{error}");
