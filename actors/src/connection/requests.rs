@@ -137,6 +137,18 @@ impl Connection {
         let query = self.begin_query(filters);
         let opened = self.subscriptions.open(token, sub, query.committed);
         let prefix = opened.prefix.clone();
+        self.read_page(token, prefix, query, permit, span, ctx);
+    }
+
+    fn read_page(
+        &mut self,
+        token: u32,
+        prefix: Box<str>,
+        query: Box<Query>,
+        permit: Permit,
+        span: Span,
+        ctx: &mut Context,
+    ) {
         self.reading += 1;
         let from = ctx.address();
         self.rooms.reader.do_send(ReadHistory {
@@ -221,18 +233,7 @@ impl Connection {
         let Some(query) = rest.take() else { return };
         let (token, prefix) = (subscription.token, subscription.prefix.clone());
         match self.enter() {
-            Ok(permit) => {
-                self.reading += 1;
-                let (from, span) = (ctx.address(), Span::none());
-                self.rooms.reader.do_send(ReadHistory {
-                    query,
-                    prefix,
-                    token,
-                    from,
-                    permit,
-                    span,
-                });
-            }
+            Ok(permit) => self.read_page(token, prefix, query, permit, Span::none(), ctx),
             Err(refusal) => {
                 if let Some(ended) = self.end_subscription(token) {
                     self.refuse_sub("REQ", &ended.id, &refusal);
