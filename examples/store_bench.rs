@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use buzz_actors::ports::{EventStore, Query};
+use buzz_actors::ports::{EventStore, Purpose, Query};
 use buzz_protocol::{EventId, Filter, Limits, Tag, UnsignedEvent, VerifiedEvent};
 use buzz_relay::store::{self, Durability};
 use secp256k1::{
@@ -144,7 +144,7 @@ fn size(directory: &Path) -> f64 {
 }
 
 fn queries(store: &dyn EventStore, fill: &Fill) {
-    let mut reader = store.reader().expect("a reader");
+    let mut reader = store.reader(Purpose::History).expect("a reader");
     let mut random = StdRng::seed_from_u64(7);
     let limits = Limits {
         max_subscriptions: 0,

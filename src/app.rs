@@ -16,7 +16,7 @@ use buzz_actors::{
     db_reader::DbReader,
     fanout::Fanout,
     metrics::Metrics,
-    ports::EventStore,
+    ports::{EventStore, Purpose},
     rooms::{Committed, Permits, Rooms},
     roster::{Drain, Roster},
     verifier::Verifier,
@@ -120,7 +120,7 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     let start_readers = |threads| {
         let (store, metrics) = (Arc::clone(&store), metrics.clone());
         SyncArbiter::start(threads, move || {
-            DbReader::new(Arc::clone(&store), metrics.clone())
+            DbReader::new(Arc::clone(&store), Purpose::History, metrics.clone())
         })
     };
     // A fifth of the readers counts, the others read.

@@ -5,7 +5,7 @@ use std::{
     ops::ControlFlow,
 };
 
-use buzz_actors::ports::{EventStore, Progress, Query, StoreError};
+use buzz_actors::ports::{EventStore, Progress, Purpose, Query, StoreError};
 use buzz_protocol::Filter;
 
 /// Events a page: between two pages the store may tidy up behind the export.
@@ -33,7 +33,7 @@ pub fn export(
     now: u64,
     output: &mut dyn Write,
 ) -> Result<u64, ExportError> {
-    let mut reader = store.reader()?;
+    let mut reader = store.reader(Purpose::History)?;
     let filter = filter.unwrap_or_default();
     let limit = filter.limit.unwrap_or(u64::MAX);
     let mut query = Query {

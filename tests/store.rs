@@ -6,7 +6,7 @@ use std::{ops::ControlFlow, sync::Arc};
 use buzz_actors::ports::{
     EventStore,
     Outcome::{self, Deleted, Duplicate, Stored, Superseded},
-    Progress, Query, StoreReader, StoreWriter,
+    Progress, Purpose, Query, Role, StoreReader, StoreWriter,
 };
 use buzz_protocol::{EventId, Filter, Tag, UnsignedEvent, VerifiedEvent, event::json_layout};
 use buzz_relay::store::{self, Durability};
@@ -29,7 +29,7 @@ fn stores() -> Vec<Store> {
     let store = store::open(&url, Durability::Normal).expect("a store");
     vec![Store {
         writer: store.writer().expect("a writer"),
-        reader: store.reader().expect("a reader"),
+        reader: store.reader(Purpose::History).expect("a reader"),
         store,
         batch: 0,
         _directory: directory,
@@ -106,6 +106,35 @@ fn signed(author: u8, kind: u16, created_at: u64, tags: &[&[&str]], content: &st
 fn sorted(mut events: Vec<&Signed>) -> Vec<EventId> {
     events.sort_by_key(|event| (std::cmp::Reverse(event.created_at), event.id));
     events.iter().map(|event| event.id).collect()
+}
+
+/// Kills: a role that is added beside the old one; a removal that removes another's; no answer of
+/// what it was before.
+#[test]
+fn a_member_has_one_role_until_it_is_removed() {
+    for mut store in stores() {
+        let (a, b) = (
+            signed(1, 1, 1, &[], "").pubkey,
+            signed(2, 1, 1, &[], "").pubkey,
+        );
+        let mut set = |key, role| store.writer.set_role(key, role).expect("a change");
+        assert_eq!(set(&a, Some(Role::Member)), None);
+        assert_eq!(set(&b, Some(Role::Owner)), None);
+        assert_eq!(set(&a, Some(Role::Agent)), Some(Role::Member));
+        let reader = store.store.reader(Purpose::Authorization);
+        let mut reader = reader.expect("a reader");
+        assert_eq!(reader.role(&a).expect("a role"), Some(Role::Agent));
+        let mut both = vec![(a, Role::Agent), (b, Role::Owner)];
+        both.sort();
+        assert_eq!(reader.members().expect("members"), both);
+        assert_eq!(
+            store.writer.set_role(&a, None).expect("a change"),
+            Some(Role::Agent)
+        );
+        assert_eq!(reader.role(&a).expect("a role"), None);
+        assert_eq!(reader.members().expect("members"), [(b, Role::Owner)]);
+        assert_eq!(store.writer.set_role(&a, None).expect("a change"), None);
+    }
 }
 
 #[test]

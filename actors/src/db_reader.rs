@@ -19,7 +19,7 @@ use tracing::Span;
 use crate::{
     connection::{Connection, Counted, HistoryPage, ws},
     metrics::Metrics,
-    ports::{EventStore, Progress, Query, StoreError, StoreReader},
+    ports::{EventStore, Progress, Purpose, Query, StoreError, StoreReader},
     rooms::Permit,
 };
 
@@ -68,6 +68,7 @@ pub struct Ping;
 /// See the module.
 pub struct DbReader {
     store: Arc<dyn EventStore>,
+    purpose: Purpose,
     /// `None` before the first call and after a panic or a failed opening.
     connection: Option<Box<dyn StoreReader>>,
     metrics: Metrics,
@@ -75,9 +76,10 @@ pub struct DbReader {
 
 impl DbReader {
     /// One thread's reader; the connection opens with the first call.
-    pub fn new(store: Arc<dyn EventStore>, metrics: Metrics) -> Self {
+    pub fn new(store: Arc<dyn EventStore>, purpose: Purpose, metrics: Metrics) -> Self {
         Self {
             store,
+            purpose,
             connection: None,
             metrics,
         }
@@ -90,7 +92,7 @@ impl DbReader {
     ) -> Result<T, StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.store.reader()?,
+            None => self.store.reader(self.purpose)?,
         };
         let result = catch_unwind(AssertUnwindSafe(|| call(&mut *connection)));
         let result = result.map_err(|_| StoreError::Failed("the read panicked".into()))?;
@@ -103,6 +105,7 @@ fn refusal(error: &StoreError) -> Refusal {
     tracing::error!(%error, "read failed");
     match error {
         StoreError::Unavailable(_) => Refusal::DatabaseUnavailable,
+        StoreError::TookTooLong => Refusal::Error("query took too long".into()),
         StoreError::Failed(_) => Refusal::Error("the database failed".into()),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use buzz_protocol::{Filter, Limits, VerifiedEvent};
+use buzz_protocol::{Filter, Limits, Pubkey, VerifiedEvent};
 
 /// A place for events. Cheap to share; each writer or reader owns one connection.
 pub trait EventStore: Send + Sync + 'static {
@@ -17,7 +17,48 @@ pub trait EventStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the database can't be opened.
-    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError>;
+    fn reader(&self, purpose: Purpose) -> Result<Box<dyn StoreReader>, StoreError>;
+}
+
+/// What a reading connection is for. A store with a replica serves history from there, and who may
+/// do what from where it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Stored events; they may be a moment old.
+    History,
+    /// Members and their roles; never older than the last change.
+    Authorization,
+}
+
+/// What a member of the relay is. [`Role::Agent`] has the agents' quotas; the others differ in
+/// what a channel or an operator lets them do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Role {
+    Member,
+    Agent,
+    Admin,
+    Owner,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Member, Self::Agent, Self::Admin, Self::Owner];
+
+    /// As it is stored and shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Agent => "agent",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// The role of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
 }
 
 /// The writing side.
@@ -55,6 +96,12 @@ pub trait StoreWriter: Send {
     /// # Errors
     /// When the database fails.
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError>;
+
+    /// Makes `key` a member of that role, or no member, and says what it was before.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn set_role(&mut self, key: &Pubkey, role: Option<Role>) -> Result<Option<Role>, StoreError>;
 }
 
 /// What became of one event.
@@ -91,6 +138,18 @@ pub trait StoreReader: Send {
     /// # Errors
     /// When the database fails.
     fn count(&mut self, query: &Query) -> Result<u64, StoreError>;
+
+    /// The role of a key; `None` if it is no member.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn role(&mut self, key: &Pubkey) -> Result<Option<Role>, StoreError>;
+
+    /// All members, in the order of their keys.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn members(&mut self) -> Result<Vec<(Pubkey, Role)>, StoreError>;
 
     /// Asks the database for a sign of life.
     ///
@@ -144,6 +203,9 @@ pub enum StoreError {
     /// The database can't be reached, or its disk is full: work may be retried later.
     #[error("database unavailable: {0}")]
     Unavailable(String),
+    /// The statement was stopped, since it ran longer than it may.
+    #[error("query took too long")]
+    TookTooLong,
     /// The statement failed.
     #[error("database error: {0}")]
     Failed(String),

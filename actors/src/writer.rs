@@ -135,7 +135,9 @@ impl Writer {
                 .next()
                 .ok_or_else(|| Refusal::Error("no outcome".into())),
             Err(StoreError::Unavailable(_)) => Err(Refusal::DatabaseUnavailable),
-            Err(StoreError::Failed(_)) => Err(Refusal::Error("the database failed".into())),
+            Err(StoreError::Failed(_) | StoreError::TookTooLong) => {
+                Err(Refusal::Error("the database failed".into()))
+            }
         };
         let mut fresh = Vec::with_capacity(stored.len());
         let mut answers = Vec::with_capacity(waiting.len());

@@ -1,6 +1,7 @@
 //! The store on SQLite, through plain Diesel on the calling thread. One file, in WAL mode: one
 //! connection writes while others read. A connection that failed is replaced on its next use.
 
+mod members;
 mod merge;
 mod reader;
 mod statement;
@@ -11,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use buzz_actors::ports::{EventStore, StoreError, StoreReader, StoreWriter};
+use buzz_actors::ports::{EventStore, Purpose, StoreError, StoreReader, StoreWriter};
 use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
@@ -135,7 +136,7 @@ impl EventStore for SqliteStore {
         Ok(Box::new(SqliteWriter::open(self.clone())?))
     }
 
-    fn reader(&self) -> Result<Box<dyn StoreReader>, StoreError> {
+    fn reader(&self, _: Purpose) -> Result<Box<dyn StoreReader>, StoreError> {
         Ok(Box::new(SqliteReader::open(self.clone())?))
     }
 }
@@ -147,6 +148,8 @@ enum Error {
     Sql(#[from] diesel::result::Error),
     #[error(transparent)]
     Row(#[from] BrokenRow),
+    #[error("a row of the member table holds no member")]
+    NoMember,
 }
 
 /// Runs `work` in a transaction that `B` begins. After an error it is left to the connection's end,

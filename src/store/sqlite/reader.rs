@@ -3,11 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use buzz_actors::ports::{Progress, Query, StoreError, StoreReader};
+use buzz_actors::ports::{Progress, Query, Role, StoreError, StoreReader};
+use buzz_protocol::Pubkey;
 use diesel::SqliteConnection;
 
 use super::{
-    Error, Held, SqliteStore, merge,
+    Error, Held, SqliteStore, members, merge,
     statement::{BeginRead, LastBatch, Row, Statement, Value::Int, WalkKey, WalkTime},
     transaction,
 };
@@ -67,6 +68,15 @@ impl StoreReader for SqliteReader {
             ControlFlow::Continue(())
         })?;
         Ok(count)
+    }
+
+    fn role(&mut self, key: &Pubkey) -> Result<Option<Role>, StoreError> {
+        self.held
+            .with(|connection| Ok(members::role(connection, key)?))
+    }
+
+    fn members(&mut self) -> Result<Vec<(Pubkey, Role)>, StoreError> {
+        self.held.with(members::members)
     }
 
     fn ping(&mut self) -> Result<(), StoreError> {

@@ -318,4 +318,21 @@ shapes! {
         HEAD: "SELECT batch FROM last_batch",
         ROW: "",
     }
+    /// Key, role.
+    AddMember {
+        HEAD: "INSERT OR REPLACE INTO member (pubkey, role) VALUES (?, ?)",
+        ROW: "",
+    }
+    RemoveMember {
+        HEAD: "DELETE FROM member WHERE pubkey = ?",
+        ROW: "",
+    }
+    RoleOf {
+        HEAD: "SELECT role FROM member WHERE pubkey = ?",
+        ROW: "",
+    }
+    AllMembers {
+        HEAD: "SELECT pubkey, role FROM member ORDER BY pubkey",
+        ROW: "",
+    }
 }

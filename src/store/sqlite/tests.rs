@@ -7,7 +7,7 @@ mod query_plans;
 
 use std::ops::ControlFlow;
 
-use buzz_actors::ports::{EventStore, Outcome, Progress, Query, StoreReader};
+use buzz_actors::ports::{EventStore, Outcome, Progress, Purpose, Query, StoreReader};
 use buzz_protocol::{Event, EventId, Filter, Pubkey, Sig, Tag, event::json_layout};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ impl Fixture {
         let store = SqliteStore::open(&path, Durability::Normal).expect("a store");
         Self {
             writer: SqliteWriter::open(store.clone()).expect("a writer"),
-            reader: store.reader().expect("a reader"),
+            reader: store.reader(Purpose::History).expect("a reader"),
             directory,
             store,
         }

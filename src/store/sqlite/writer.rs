@@ -3,12 +3,12 @@
 
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
-use buzz_actors::ports::{Outcome, StoreError, StoreWriter};
+use buzz_actors::ports::{Outcome, Role, StoreError, StoreWriter};
 use buzz_protocol::{Event, Pubkey, VerifiedEvent, event::json_layout};
 use diesel::{QueryResult, SqliteConnection, connection::SimpleConnection};
 
 use super::{
-    Held, SqliteStore,
+    Held, SqliteStore, members,
     statement::{
         AtPositions, BeginWrite, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch,
         NOTHING, OfKeys, RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
@@ -110,6 +110,14 @@ impl StoreWriter for SqliteWriter {
                 }
                 carry_out(connection, &plan)?;
                 Ok(rows.len())
+            })
+        })
+    }
+
+    fn set_role(&mut self, key: &Pubkey, role: Option<Role>) -> Result<Option<Role>, StoreError> {
+        self.held.with(|connection| {
+            transaction::<BeginWrite, _>(connection, |connection| {
+                members::set_role(connection, key, role)
             })
         })
     }

@@ -1,0 +1,52 @@
+//! Members and their roles: few rows, read at each login.
+
+use std::ops::ControlFlow;
+
+use buzz_actors::ports::Role;
+use buzz_protocol::Pubkey;
+use diesel::{QueryResult, SqliteConnection};
+
+use super::{
+    Error,
+    statement::{AddMember, AllMembers, RemoveMember, RoleOf, Row, Statement, Value::Text},
+};
+
+pub(super) fn set_role(
+    connection: &mut SqliteConnection,
+    key: &Pubkey,
+    role: Option<Role>,
+) -> Result<Option<Role>, Error> {
+    let before = self::role(connection, key)?;
+    let key = key.to_hex();
+    match role {
+        Some(role) => {
+            let values = vec![Text(&key), Text(role.name())];
+            Statement::<AddMember, 0>::new(values).execute(connection)?
+        }
+        None => Statement::<RemoveMember, 0>::new(vec![Text(&key)]).execute(connection)?,
+    };
+    Ok(before)
+}
+
+pub(super) fn role(connection: &mut SqliteConnection, key: &Pubkey) -> QueryResult<Option<Role>> {
+    let mut role = None;
+    Statement::<RoleOf, 0>::new(vec![Text(&key.to_hex())]).for_each(connection, |row| {
+        role = row.text(0, Role::from_name);
+        ControlFlow::Continue(())
+    })?;
+    Ok(role)
+}
+
+pub(super) fn members(connection: &mut SqliteConnection) -> Result<Vec<(Pubkey, Role)>, Error> {
+    let mut members = Vec::new();
+    let member = |row: &Row<'_, '_>| {
+        let key = row.text(0, |key| Pubkey::from_hex(key).ok())?;
+        Some((key, row.text(1, Role::from_name)?))
+    };
+    Statement::<AllMembers, 0>::new(vec![]).for_each(connection, |row| {
+        members.push(member(row));
+        ControlFlow::Continue(())
+    })?;
+    let members = members.into_iter().collect::<Option<Vec<_>>>();
+    members.ok_or(Error::NoMember)
+}
