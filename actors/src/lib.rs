@@ -16,6 +16,7 @@
 pub mod connection;
 pub mod db_reader;
 pub mod fanout;
+pub mod flags;
 pub mod metrics;
 pub mod outbox;
 pub mod ports;
