@@ -9,6 +9,7 @@
 //! | [`http`] | the way in: upgrade, NIP-11, admin endpoints |
 //! | [`store`] | events in SQLite |
 //! | [`import`], [`export`] | JSON Lines in and out |
+//! | `members` | who belongs to the relay |
 //! | [`telemetry`] | logs, traces, metrics exporter |
 //!
 //! The rooms themselves are the crate `buzz-actors`.
@@ -20,5 +21,6 @@ pub mod export;
 pub mod flags;
 pub mod http;
 pub mod import;
+mod members;
 pub mod store;
 pub mod telemetry;
