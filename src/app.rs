@@ -16,9 +16,11 @@ use anyhow::{Context, Result};
 use buzz_actors::{
     db_reader::DbReader,
     fanout::Fanout,
+    flag_refresher::{Cap, FlagRefresher, Flush, Refresh},
+    flags::{AUTH, HISTORY_READS},
     gate::Gate,
-    metrics::{GateMetrics, Metrics},
-    ports::{EventStore, Purpose},
+    metrics::{FlagMetrics, GateMetrics, Metrics},
+    ports::{EventStore, FlagSource, Purpose},
     rooms::{Committed, Permits, Rooms},
     roster::{Drain, Roster},
     verifier::Verifier,
@@ -29,6 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     config::Config,
     export::{self, ExportError},
+    flags,
     http::{
         admin::{self, Admin},
         public::{self, Public},
@@ -45,6 +48,10 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const CLOSING: Duration = Duration::from_secs(1);
 /// Sockets beyond `server.max_connections` that can still be told 503.
 const SPARE_SOCKETS: usize = 1024;
+/// The start does not wait longer for a flag source that blocks; the caps are at their ceilings then.
+const FIRST_FLAGS: Duration = Duration::from_secs(5);
+/// The end does not wait longer for flag events to be delivered, even where their delivery hangs.
+const LAST_FLAGS: Duration = Duration::from_secs(2);
 
 fn unix_now() -> u64 {
     SystemTime::now()
@@ -66,8 +73,10 @@ pub fn serve(config: Config) -> Result<()> {
     let metrics_page = telemetry::install_metrics()?;
     let store = open_store(&config)?;
     let _alone = store::serve_alone(&config.database.url).context("database.url")?;
+    let flags = flags::start(&config.feature_flags)?;
     System::new().block_on(async move {
         let rooms = Arc::new(start_rooms(&config, store)?);
+        let refresher = start_refresher(&config, flags, &rooms).await;
         let draining = Arc::new(AtomicBool::new(false));
         let admin = Admin {
             rooms: Arc::clone(&rooms),
@@ -91,7 +100,7 @@ pub fn serve(config: Config) -> Result<()> {
         });
         wait_for_signal().await?;
         tokio::select! {
-            () = shut_down(&config, &rooms, &draining, &public_server) => {}
+            () = shut_down(&config, &rooms, &draining, &public_server, &refresher) => {}
             // What was answered is committed: nothing is lost by this.
             again = wait_for_signal() => again?,
         }
@@ -163,6 +172,31 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
         sockets: Permits::new(config.server.max_connections),
         clock: unix_now,
     })
+}
+
+/// Starts what sets the gates' limits, and waits for the first ones: no socket is open yet.
+async fn start_refresher(
+    config: &Config,
+    flags: Box<dyn FlagSource>,
+    rooms: &Rooms,
+) -> Addr<FlagRefresher> {
+    let metrics = FlagMetrics::register(flags.provider());
+    let caps = vec![
+        Cap {
+            flag: HISTORY_READS,
+            gate: rooms.history_gate.clone().recipient(),
+        },
+        Cap {
+            flag: AUTH,
+            gate: rooms.auth_gate.clone().recipient(),
+        },
+    ];
+    let every = config.feature_flags.refresh;
+    let refresher = in_own_thread(move || FlagRefresher::new(flags, caps, every, metrics));
+    if let Err(error) = refresher.send(Refresh).timeout(FIRST_FLAGS).await {
+        tracing::error!(%error, "feature flags: no values yet; the caps start at their ceilings");
+    }
+    refresher
 }
 
 /// Starts a room whose handlers take their time, so that they hold up no socket.
@@ -239,7 +273,13 @@ async fn wait_for_signal() -> Result<()> {
     Ok(())
 }
 
-async fn shut_down(config: &Config, rooms: &Rooms, draining: &AtomicBool, public: &ServerHandle) {
+async fn shut_down(
+    config: &Config,
+    rooms: &Rooms,
+    draining: &AtomicBool,
+    public: &ServerHandle,
+    refresher: &Addr<FlagRefresher>,
+) {
     // New sockets are told 503; those that are open are closed one by one, what is in work answered.
     draining.store(true, Ordering::Release);
     if rooms
@@ -256,6 +296,11 @@ async fn shut_down(config: &Config, rooms: &Rooms, draining: &AtomicBool, public
         tracing::error!("the writer is gone");
     }
     public.stop(false).await;
+    // On the refresher's thread, which is left behind where the source does not keep to its time.
+    let within = LAST_FLAGS * 9 / 10;
+    if let Err(error) = refresher.send(Flush { within }).timeout(LAST_FLAGS).await {
+        tracing::warn!(%error, "feature flags: the last events were not delivered");
+    }
     tracing::info!("relay is down");
 }
 
