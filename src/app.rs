@@ -139,21 +139,16 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     let history_ceiling = buzz_gate::reader_ceiling(readers as u64);
     let reader = start_readers(history_ceiling.get() as usize, Purpose::History);
     let authorizer = start_readers((readers / 5).max(1), Purpose::Authorization);
-    let start_gate = |name, ceiling, wait, metrics: &GateMetrics| {
-        let metrics = metrics.clone();
-        in_own_thread(move || Gate::new(name, ceiling, wait, metrics))
+    // The gates run on this thread, where the way to the readers' threads begins: a permit that
+    // comes back and the read that gets it then wake one thread, not two.
+    let gate = |name, ceiling, wait, metrics: &GateMetrics| {
+        Gate::new(name, ceiling, wait, metrics.clone()).start()
     };
-    let (history_wait, auth_wait) = (config.history.wait, config.auth.wait);
-    let gate_of = "history_reads";
-    let history_gate = start_gate(
-        gate_of,
-        Some(history_ceiling),
-        history_wait,
-        &metrics.history_gate,
-    );
     let counters = NonZeroU64::new(history_ceiling.get() / 4).unwrap_or(NonZeroU64::MIN);
-    let count_gate = start_gate("counts", Some(counters), history_wait, &metrics.count_gate);
-    let auth_gate = start_gate("auth", None, auth_wait, &metrics.auth_gate);
+    let (ceiling, wait) = (Some(history_ceiling), config.history.wait);
+    let history_gate = gate("history_reads", ceiling, wait, &metrics.history_gate);
+    let count_gate = gate("counts", Some(counters), wait, &metrics.count_gate);
+    let auth_gate = gate("auth", None, config.auth.wait, &metrics.auth_gate);
     let verifier = {
         let (writer, metrics) = (writer.clone(), metrics.clone());
         SyncArbiter::start(cores(), move || {
