@@ -7,10 +7,10 @@ use actix::Addr;
 use buzz_protocol::{EventId, Pubkey, Refusal};
 use tracing::Span;
 
-use super::{CountEvents, LookUpRole, ReadHistory};
+use super::{CountEvents, DbReader, LookUpRole, ReadHistory};
 use crate::{
     connection::{Connection, Counted, HistoryPage, LoginShed},
-    gate::{self, Acquire, Waiter},
+    gate::{self, Acquire, Permit, Waiter},
     ports::Query,
     rooms::{self, Rooms},
 };
@@ -101,12 +101,17 @@ impl Waiter for HistoryRequest {
         self.from.connected()
     }
 
-    fn admitted(self: Box<Self>, permit: gate::Permit) {
+    fn admitted(self: Box<Self>, permit: Permit) {
         let reader = self.rooms.reader.clone();
         reader.do_send(ReadHistory {
             request: self,
             permit,
         });
+    }
+
+    fn passed_on(self: Box<Self>, permit: Permit, reader: &mut DbReader) -> Option<Permit> {
+        reader.read_page(*self);
+        Some(permit)
     }
 
     fn shed(self: Box<Self>) {
@@ -131,7 +136,7 @@ struct Counting {
     /// Both gates together may make it wait no longer than one.
     since: Instant,
     /// Held from the first gate on.
-    share: Option<gate::Permit>,
+    share: Option<Permit>,
 }
 
 impl Waiter for Counting {
@@ -139,7 +144,7 @@ impl Waiter for Counting {
         self.request.from.connected()
     }
 
-    fn admitted(mut self: Box<Self>, permit: gate::Permit) {
+    fn admitted(mut self: Box<Self>, permit: Permit) {
         let rooms = Arc::clone(&self.request.rooms);
         match self.share.take() {
             None => {
@@ -155,6 +160,15 @@ impl Waiter for Counting {
                 permits: (permit, share),
             }),
         }
+    }
+
+    fn passed_on(self: Box<Self>, permit: Permit, reader: &mut DbReader) -> Option<Permit> {
+        if self.share.is_none() {
+            self.admitted(permit);
+            return None;
+        }
+        reader.count(self.request);
+        Some(permit)
     }
 
     fn shed(self: Box<Self>) {
@@ -174,7 +188,7 @@ impl Waiter for RoleRequest {
         self.from.connected()
     }
 
-    fn admitted(self: Box<Self>, permit: gate::Permit) {
+    fn admitted(self: Box<Self>, permit: Permit) {
         let authorizer = self.rooms.authorizer.clone();
         authorizer.do_send(LookUpRole {
             request: self,
