@@ -51,8 +51,7 @@ fn unix_now() -> u64 {
 }
 
 fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
-    let database = &config.database;
-    store::open(&database.url, database.durability).context("database.url")
+    store::open(&config.store()).context("database.url")
 }
 
 /// Runs the relay until SIGTERM or SIGINT.
@@ -253,6 +252,9 @@ pub fn migrate(config: &Config) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{database}: up to date")?)
 }
 
+/// How long one page of an export may take.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// Rejected lines whose reason is shown; the rest is counted.
 const REASONS_SHOWN: u64 = 20;
 
@@ -291,7 +293,12 @@ pub fn export(config: &Config, filter: Option<&str>) -> Result<()> {
         .map(serde_json::from_str)
         .transpose()
         .context("--filter")?;
-    let store = open_store(config)?;
+    let options = store::Options {
+        // Nobody waits for a page of it.
+        statement_timeout: EXPORT_TIMEOUT,
+        ..config.store()
+    };
+    let store = store::open(&options).context("database.url")?;
     let mut output = BufWriter::new(std::io::stdout().lock());
     match export::export(&*store, filter, unix_now(), &mut output) {
         // Whoever reads has seen enough.
