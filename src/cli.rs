@@ -2,9 +2,11 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
+use buzz_actors::ports::Role;
+use buzz_protocol::Pubkey;
 use clap::{Parser, Subcommand};
 
-use crate::{app, config::Config};
+use crate::{app, config::Config, members};
 
 /// A Nostr relay.
 #[derive(Debug, Parser)]
@@ -31,6 +33,11 @@ enum Command {
         #[arg(default_value = "-")]
         file: PathBuf,
     },
+    /// Add, remove and list the relay's members.
+    Member {
+        #[command(subcommand)]
+        action: MemberAction,
+    },
     /// Write stored events as JSON Lines, newest first.
     Export {
         /// A NIP-01 filter: only what it matches.
@@ -39,7 +46,35 @@ enum Command {
     },
 }
 
-/// The exit code for a wrong configuration.
+#[derive(Debug, Subcommand)]
+enum MemberAction {
+    /// Make a key a member, or give a member another role.
+    Add {
+        /// The public key: hex or npub.
+        #[arg(value_parser = members::parse_key)]
+        pubkey: Pubkey,
+        /// What the member is; an agent has the agents' quotas.
+        #[arg(long, default_value = "member", value_parser = members::role_parser())]
+        role: Role,
+    },
+    /// End a membership.
+    Remove {
+        /// The public key: hex or npub.
+        #[arg(value_parser = members::parse_key)]
+        pubkey: Pubkey,
+    },
+    /// Print all members with their roles.
+    List {
+        /// Only this one: hex or npub.
+        #[arg(value_parser = members::parse_key)]
+        pubkey: Option<Pubkey>,
+        /// Only those of this role.
+        #[arg(long, value_parser = members::role_parser())]
+        role: Option<Role>,
+    },
+}
+
+/// The exit code for a wrong configuration, and for a database server that can't be reached.
 const BAD_CONFIG: u8 = 2;
 
 /// Runs the command that the arguments name.
@@ -57,13 +92,30 @@ pub fn main() -> ExitCode {
         Command::CheckConfig => check_config(&config),
         Command::Migrate => app::migrate(&config),
         Command::Import { file } => app::import(&config, &file),
+        Command::Member { action } => member(&config, action),
         Command::Export { filter } => app::export(&config, filter.as_deref()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<app::NoServer>() {
+                ExitCode::from(BAD_CONFIG)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn member(config: &Config, action: MemberAction) -> anyhow::Result<()> {
+    let store = app::open_store(config)?;
+    let mut output = std::io::stdout().lock();
+    match action {
+        MemberAction::Add { pubkey, role } => members::add(&*store, &pubkey, role, &mut output),
+        MemberAction::Remove { pubkey } => members::remove(&*store, &pubkey, &mut output),
+        MemberAction::List { pubkey, role } => {
+            members::list(&*store, pubkey.as_ref(), role, &mut output)
         }
     }
 }

@@ -120,6 +120,11 @@ pub struct Database {
 pub struct Auth {
     /// Only logged-in clients publish and read.
     pub required: bool,
+    /// Only members log in, and only they publish and read.
+    pub members_only: bool,
+    /// The longest wait at the auth gate.
+    #[serde(with = "values::duration")]
+    pub wait: Duration,
     /// With `required`: sockets without a login are closed after it.
     #[serde(with = "values::duration")]
     pub timeout: Duration,
@@ -132,6 +137,9 @@ pub struct History {
     /// A page of history, or a count, that takes longer is given up.
     #[serde(with = "values::duration")]
     pub statement_timeout: Duration,
+    /// The longest wait at the history-read gate.
+    #[serde(with = "values::duration")]
+    pub wait: Duration,
 }
 
 /// `[telemetry]`.
@@ -204,6 +212,8 @@ impl Default for Auth {
     fn default() -> Self {
         Self {
             required: false,
+            members_only: false,
+            wait: Duration::from_secs(2),
             timeout: Duration::from_secs(10),
         }
     }
@@ -213,6 +223,7 @@ impl Default for History {
     fn default() -> Self {
         Self {
             statement_timeout: Duration::from_secs(5),
+            wait: Duration::from_secs(1),
         }
     }
 }
@@ -400,7 +411,8 @@ impl Config {
             relay_url: self.server.url.clone(),
             max_frame_bytes: self.server.max_frame_bytes,
             send_queue: self.server.send_queue,
-            auth_required: self.auth.required,
+            auth_required: self.auth.required || self.auth.members_only,
+            members_only: self.auth.members_only,
             auth_timeout: self.auth.timeout,
         }
     }

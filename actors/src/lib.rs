@@ -5,8 +5,9 @@
 //! |---|---|---|---|---|
 //! | [`connection`] | 64 frames in work a socket | the client's frames, answers | requests to the rooms, the client's bytes | the socket is not read |
 //! | [`verifier`] | handler permits | `VerifyEvents`, `VerifyLogin` | `StoreEvents`, `Verified` | the frame is refused by name |
+//! | [`gate`] | handler permits, a wait each | `Acquire`, `SetLimit`, permits | `ReadHistory`, `CountEvents`, `LookUpRole` | whoever waited too long is refused by name, a login by a bare close |
 //! | [`writer`] | handler permits | `StoreEvents` | `Publish`, `Stored` | the same |
-//! | [`db_reader`] | handler permits, a page a read | `ReadHistory`, `CountEvents` | `HistoryPage`, `Counted` | the same |
+//! | [`db_reader`] | handler permits, a page a read | `ReadHistory`, `CountEvents`, `LookUpRole` | `HistoryPage`, `Counted`, `RoleFound` | the same |
 //! | [`fanout`] | subscriptions × connections | `Subscribe`, `Publish` | `Deliver`, `FellBehind` | the subscription ends by name |
 //! | [`roster`] | one entry a connection | `Joined`, `Left`, `Drain` | `Shutdown` | HTTP 503 before it gets here |
 //!
@@ -16,6 +17,7 @@
 pub mod connection;
 pub mod db_reader;
 pub mod fanout;
+pub mod gate;
 pub mod metrics;
 pub mod outbox;
 pub mod ports;

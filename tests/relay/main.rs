@@ -1,5 +1,8 @@
 //! The relay as its users meet it: the real binary, spoken to over sockets.
 
+#[path = "../cluster/mod.rs"]
+mod cluster;
+
 mod abuse;
 mod auth;
 mod bad_input;
@@ -18,8 +21,11 @@ mod half_open;
 mod hostile;
 mod limits;
 mod live;
+mod members;
 mod operations;
 mod our_client;
+mod postgres;
+mod postgres_faults;
 mod protected;
 mod queries;
 mod refusals;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::AsyncContext;
 use buzz_protocol::{
-    ClientFrame, Event, Filter, Limits, Refusal, auth,
+    ClientFrame, Event, Filter, Limits, Refusal,
     client_frame::{About, BadFrame},
     kind, refusal,
 };
@@ -12,11 +12,11 @@ use tracing::Span;
 
 use super::{Connection, Context};
 use crate::{
-    db_reader::{CountEvents, ReadHistory},
+    db_reader::request::{CountRequest, HistoryRequest},
     fanout::Subscribe,
     ports::Query,
     rooms::Permit,
-    verifier::{VerifyEvents, VerifyLogin},
+    verifier::VerifyEvents,
 };
 
 impl Connection {
@@ -86,9 +86,9 @@ impl Connection {
                 "a login belongs into an AUTH frame".into(),
             ));
         }
-        if event.is_protected() && !self.login.keys.contains(&event.pubkey) {
+        if event.is_protected() && !self.login.has(&event.pubkey) {
             let why = "this event may only be published by its author".to_owned();
-            return Err(match self.login.keys.is_empty() {
+            return Err(match self.login.is_anonymous() {
                 true => Refusal::AuthRequired(why),
                 false => Refusal::Restricted(why),
             });
@@ -150,15 +150,16 @@ impl Connection {
         ctx: &mut Context,
     ) {
         self.reading += 1;
-        let from = ctx.address();
-        self.rooms.reader.do_send(ReadHistory {
+        let request = HistoryRequest {
             query,
             prefix,
             token,
-            from,
+            from: ctx.address(),
             permit,
             span,
-        });
+            rooms: Arc::clone(&self.rooms),
+        };
+        request.enter();
     }
 
     fn check_req(&self, sub: &str, filters: &[Filter]) -> Result<Permit, Refusal> {
@@ -180,14 +181,15 @@ impl Connection {
             Ok(permit) => {
                 let query = self.begin_query(filters);
                 self.reading += 1;
-                let from = ctx.address();
-                self.rooms.counter.do_send(CountEvents {
+                let request = CountRequest {
                     query,
                     name,
-                    from,
+                    from: ctx.address(),
                     permit,
                     span,
-                });
+                    rooms: Arc::clone(&self.rooms),
+                };
+                request.enter();
             }
             Err(refusal) => self.refuse_sub("COUNT", &name, &refusal),
         }
@@ -205,21 +207,6 @@ impl Connection {
         let committed = self.rooms.committed.get();
         let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
         Box::new(Query::new(filters, limits, now, committed))
-    }
-
-    fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {
-        let relay_url = &self.rooms.settings.relay_url;
-        let now = (self.rooms.clock)();
-        match auth::check_login(&event, &self.login.challenge, relay_url, now) {
-            Ok(()) => {
-                self.login.pending = true;
-                self.rooms.verifier.do_send(VerifyLogin {
-                    event,
-                    from: ctx.address(),
-                });
-            }
-            Err(refusal) => self.refuse_login(&event.id, &refusal),
-        }
     }
 
     /// Reads the next page of one subscription whose last page has been sent.
@@ -243,7 +230,7 @@ impl Connection {
     }
 
     fn check_login(&self) -> Result<(), Refusal> {
-        if self.rooms.settings.auth_required && self.login.keys.is_empty() {
+        if self.rooms.settings.auth_required && self.login.is_anonymous() {
             return Err(Refusal::AuthRequired("log in first".into()));
         }
         Ok(())

@@ -12,6 +12,7 @@
 //! | [`refusal`] | the machine-readable reasons (`rate-limited: …; retry in Ns`), written and read |
 //! | [`limits`] | the sizes that NIP-11 advertises and the relay enforces |
 //! | [`auth`] | the checks of a NIP-42 login |
+//! | [`nip19`] | keys as people pass them around (`npub1…`) |
 //! | [`hex`] | fixed-size lower-case hex values |
 
 pub mod auth;
@@ -21,6 +22,7 @@ pub mod filter;
 pub mod hex;
 pub mod kind;
 pub mod limits;
+pub mod nip19;
 pub mod refusal;
 pub mod relay_frame;
 pub mod verified;
