@@ -209,6 +209,52 @@ async fn a_query_that_takes_too_long_is_named() {
     assert_eq!(client.fetch(json!({})).await, [note]);
 }
 
+/// Kills: history reads that take the last reader, from which logins read who is a member.
+#[tokio::test]
+async fn a_login_finds_a_reader_while_every_history_reader_is_busy() {
+    let url = cluster::database();
+    let limits = "auth.members_only = true\nhistory.statement_timeout = \"3s\"\n";
+    let relay = Relay::with(&(settings(&url) + limits)).await;
+    let author = Author::new(1);
+    let added = command(relay.dir())
+        .args(["member", "add", &author.pubkey()])
+        .output()
+        .expect("an end");
+    assert!(added.status.success(), "{added:?}");
+    let mut client = Client::connect(&relay).await;
+    client.log_in(&author).await;
+    let lock = url.clone();
+    let held = tokio::task::spawn_blocking(move || {
+        let text = "BEGIN; LOCK TABLE event; SELECT pg_sleep(2)";
+        cluster::sql(&lock, text);
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let client = tokio::sync::Mutex::new(client);
+    let number = std::cell::Cell::new(0);
+    eventually("busy readers", async || {
+        number.set(number.get() + 1);
+        let name = format!("s{}", number.get());
+        client.lock().await.send(json!(["REQ", name, {}])).await;
+        (cluster::sql(&url, waiting) == "8").then_some(())
+    })
+    .await;
+    let mut other = Client::connect(&relay).await;
+    let started = Instant::now();
+    other.log_in(&author).await;
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(
+        cluster::sql(&url, waiting),
+        "8",
+        "they were busy all the time"
+    );
+    held.await.expect("a lock's end");
+}
+
 /// Kills: reads that fail with the replica, a fallback that is not counted, a replica that is
 /// never asked again.
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The store on SQLite, through plain Diesel on the calling thread. One file, in WAL mode: one
 //! connection writes while others read. A connection that failed is replaced on its next use.
 
+mod checkpoint;
 mod members;
 mod reader;
 mod statement;
@@ -12,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use buzz_actors::ports::{EventStore, Purpose, StoreError, StoreReader, StoreWriter};
+use buzz_actors::{
+    metrics::StoreMetrics,
+    ports::{EventStore, Purpose, StoreError, StoreReader, StoreWriter},
+};
 use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
@@ -34,6 +38,7 @@ pub struct SqliteStore {
     statement_timeout: Duration,
     /// Device and inode of the file that was opened.
     file: Option<(u64, u64)>,
+    metrics: StoreMetrics,
 }
 
 impl SqliteStore {
@@ -57,6 +62,7 @@ impl SqliteStore {
             durability,
             statement_timeout,
             file: None,
+            metrics: StoreMetrics::register(),
         };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| store.unavailable(&error))?;
@@ -69,6 +75,13 @@ impl SqliteStore {
     fn file_now(&self) -> Option<(u64, u64)> {
         let meta = std::fs::metadata(&self.path).ok()?;
         Some((meta.dev(), meta.ino()))
+    }
+
+    /// Bytes of the write-ahead log's file.
+    fn log_bytes(&self) -> u64 {
+        let mut path = self.path.clone().into_os_string();
+        path.push("-wal");
+        std::fs::metadata(path).map_or(0, |meta| meta.len())
     }
 
     /// A file that was removed or replaced takes writes that nobody will find again.

@@ -1,7 +1,8 @@
-//! SQLite's own: query plans, and faults of the disk. The suite that every database passes is in
+//! SQLite's own: query plans, its log, and faults of the disk. The suite that every database passes is in
 //! `tests/store.rs`, the comparison with a model in `src/store/tests`.
 
 mod faults;
+mod log;
 mod query_plans;
 
 use std::time::Duration;

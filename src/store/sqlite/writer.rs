@@ -5,10 +5,12 @@ use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{Outcome, Role, StoreError, StoreWriter};
 use buzz_protocol::{Pubkey, VerifiedEvent};
-use diesel::{QueryResult, SqliteConnection, connection::SimpleConnection};
+use diesel::{QueryResult, SqliteConnection};
 
 use super::{
-    Held, SqliteStore, members,
+    Held, SqliteStore,
+    checkpoint::{Checkpoints, checkpoint},
+    members,
     statement::{
         AtPositions, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch, NOTHING, OfKeys,
         RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
@@ -24,12 +26,16 @@ use crate::store::{
 
 pub(super) struct SqliteWriter {
     held: Held,
+    checkpoints: Checkpoints,
 }
 
 impl SqliteWriter {
     pub(super) fn open(store: SqliteStore) -> Result<Self, StoreError> {
         let held = Held::open(store, SqliteStore::connect_writer)?;
-        Ok(Self { held })
+        Ok(Self {
+            held,
+            checkpoints: Checkpoints::default(),
+        })
     }
 
     #[cfg(test)]
@@ -44,7 +50,7 @@ impl SqliteWriter {
         batch: u64,
     ) -> Result<Vec<Outcome>, StoreError> {
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
-        self.held.with(|connection| {
+        let outcomes = self.held.with(|connection| {
             transaction(connection, |connection| {
                 let stored = look_up(connection, &Lookup::of(events))?;
                 let plan = batch::plan(events, &stored, batch)?;
@@ -54,7 +60,17 @@ impl SqliteWriter {
                 }
                 Ok(plan.outcomes)
             })
-        })
+        })?;
+        let (log_bytes, metrics) = (self.held.store.log_bytes(), self.held.store.metrics.clone());
+        let checkpoints = &mut self.checkpoints;
+        let bounded = self
+            .held
+            .with(|connection| checkpoints.after_a_batch(connection, log_bytes, &metrics));
+        if let Err(error) = bounded {
+            // The batch is stored all the same.
+            tracing::warn!(%error, "the write-ahead log was not brought in");
+        }
+        Ok(outcomes)
     }
 }
 
@@ -83,15 +99,18 @@ impl StoreWriter for SqliteWriter {
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {
-        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let metrics = self.held.store.metrics.clone();
         self.held
-            .with(|connection| Ok(connection.batch_execute(checkpoint)?))
+            .with(|connection| checkpoint(connection, "TRUNCATE", &metrics).map(drop))
     }
 
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
         let now = Int(i64::try_from(now).unwrap_or(i64::MAX));
         let max = Int(i64::try_from(max).unwrap_or(i64::MAX));
+        let metrics = self.held.store.metrics.clone();
         self.held.with(|connection| {
+            // Regular upkeep, and so counted regularly: an operator sees when it does nothing.
+            checkpoint(connection, "PASSIVE", &metrics)?;
             transaction(connection, |connection| {
                 let mut rows = Vec::new();
                 Statement::<Expired, 0>::new(vec![now, max]).for_each(connection, |row| {
