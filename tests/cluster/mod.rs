@@ -150,6 +150,36 @@ impl Cluster {
             .expect("a setting");
     }
 
+    /// Has the server offer TLS, with a certificate for 127.0.0.1 that it signed itself; gives the
+    /// certificate's file.
+    pub(crate) fn offer_tls(&self) -> PathBuf {
+        let [key, certificate] = ["key.pem", "cert.pem"].map(|name| self.directory.join(name));
+        let file = |path: &Path| path.to_str().expect("a name").to_owned();
+        as_server("openssl".into())
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+            ])
+            .args(["-days", "2", "-subj", "/CN=127.0.0.1"])
+            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .args(["-keyout", &file(&key), "-out", &file(&certificate)])
+            .run();
+        self.configure(&format!(
+            "ssl = on\nssl_key_file = '{}'\nssl_cert_file = '{}'\n",
+            file(&key),
+            file(&certificate)
+        ));
+        self.down();
+        self.up();
+        certificate
+    }
+
     /// Starts the server and waits for it.
     pub(crate) fn up(&self) {
         let log = self.directory.join("log");

@@ -181,14 +181,14 @@ async fn at_start_a_server_is_waited_for_and_then_named() {
 #[tokio::test]
 async fn a_query_that_takes_too_long_is_named() {
     let url = cluster::database();
-    let limits = "history.statement_timeout = \"200ms\"\n";
+    let limits = "history.statement_timeout = \"700ms\"\n";
     let relay = Relay::with(&(settings(&url) + limits)).await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("there").sign();
     client.accept(&note).await;
     let lock = url.clone();
     let held = tokio::task::spawn_blocking(move || {
-        let text = "BEGIN; LOCK TABLE event; SELECT pg_advisory_lock(5); SELECT pg_sleep(1.5)";
+        let text = "BEGIN; LOCK TABLE event; SELECT pg_advisory_lock(5); SELECT pg_sleep(4)";
         cluster::sql(&lock, text);
     });
     let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 5";

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use buzz_actors::ports::{Outcome, StoreError, StoreWriter};
+use buzz_actors::ports::{EventStore, Outcome, StoreError, StoreWriter};
 use buzz_protocol::{Filter, Tag};
 
 use super::{cluster, options, reader, store, writer};
@@ -231,5 +231,30 @@ fn encryption_that_is_required_is_not_done_without() {
             .expect_err("a wrong URL")
             .to_string()
             .contains("nonsense")
+    );
+}
+
+/// Kills: a certificate that is not verified, a name that is not, a root file that is not read.
+#[test]
+fn a_servers_certificate_is_verified_by_the_root_file() {
+    let server = cluster::Cluster::start();
+    let url = server.database();
+    let certificate = server.offer_tls();
+    let with = |parameters: &str| PostgresStore::open(&options(&format!("{url}?{parameters}")));
+    let root = format!("sslrootcert={}", certificate.display());
+    let verified = with(&format!("sslmode=require&{root}")).expect("a store");
+    let _writer = verified.writer().expect("a writer");
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl WHERE ssl AND pid <> pg_backend_pid()";
+    assert_eq!(cluster::sql(&url, encrypted), "1");
+    let error = with("sslmode=require")
+        .expect_err("no one vouches for it")
+        .to_string();
+    assert!(error.contains("UnknownIssuer"), "{error}");
+    let other_name = url.replace("127.0.0.1", "localhost");
+    let error = PostgresStore::open(&options(&format!("{other_name}?sslmode=require&{root}")));
+    let error = error.expect_err("another name").to_string();
+    assert!(
+        error.contains("not valid for name") || error.contains("NotValidForName"),
+        "{error}"
     );
 }
