@@ -2,6 +2,7 @@
 //! stored event, bytes on disk, and CPU per answer of the queries in `docs/performance.md`.
 //!
 //! `cargo run --release --example store_bench -- [EVENTS] [BATCH] [full|normal] [DIRECTORY]`
+//! `STORE_BENCH_URL` names another database than a new SQLite file.
 
 use std::{
     ops::ControlFlow,
@@ -12,7 +13,7 @@ use std::{
 
 use buzz_actors::ports::{EventStore, Purpose, Query};
 use buzz_protocol::{EventId, Filter, Limits, Tag, UnsignedEvent, VerifiedEvent};
-use buzz_relay::store::{self, Durability};
+use buzz_relay::store::{self, Durability, Options};
 use secp256k1::{
     Keypair, SecretKey,
     rand::{Rng, SeedableRng, rngs::StdRng},
@@ -33,7 +34,12 @@ fn main() {
         .next()
         .map_or(temporary.path().to_owned(), PathBuf::from);
     let url = format!("sqlite://{}/bench.db", directory.display());
-    let store = store::open(&url, durability).expect("a store");
+    let url = std::env::var("STORE_BENCH_URL").unwrap_or(url);
+    let options = Options {
+        durability,
+        ..Options::new(url)
+    };
+    let store = store::open(&options).expect("a store");
     let fill = Fill::new(events);
     ingest(&*store, &fill, batch, &directory);
     queries(&*store, &fill);

@@ -60,8 +60,26 @@ fn unix_now() -> u64 {
 }
 
 pub(crate) fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
-    let database = &config.database;
-    store::open(&database.url, database.durability).context("database.url")
+    open(&config.store())
+}
+
+fn open(options: &store::Options) -> Result<Arc<dyn EventStore>> {
+    let opened = store::open(options);
+    if store::is_postgres(&options.url) {
+        opened.context(NoServer)
+    } else {
+        opened.context("database.url")
+    }
+}
+
+/// A database server that can't be reached or used, which the setting names: like a wrong one.
+#[derive(Debug)]
+pub(crate) struct NoServer;
+
+impl std::fmt::Display for NoServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("database.url")
+    }
 }
 
 /// Runs the relay until SIGTERM or SIGINT.
@@ -321,6 +339,9 @@ pub fn migrate(config: &Config) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{database}: up to date")?)
 }
 
+/// How long one page of an export may take.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// Rejected lines whose reason is shown; the rest is counted.
 const REASONS_SHOWN: u64 = 20;
 
@@ -359,7 +380,12 @@ pub fn export(config: &Config, filter: Option<&str>) -> Result<()> {
         .map(serde_json::from_str)
         .transpose()
         .context("--filter")?;
-    let store = open_store(config)?;
+    let options = store::Options {
+        // Nobody waits for a page of it.
+        statement_timeout: EXPORT_TIMEOUT,
+        ..config.store()
+    };
+    let store = open(&options)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
     match export::export(&*store, filter, unix_now(), &mut output) {
         // Whoever reads has seen enough.

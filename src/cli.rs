@@ -74,7 +74,7 @@ enum MemberAction {
     },
 }
 
-/// The exit code for a wrong configuration.
+/// The exit code for a wrong configuration, and for a database server that can't be reached.
 const BAD_CONFIG: u8 = 2;
 
 /// Runs the command that the arguments name.
@@ -99,7 +99,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<app::NoServer>() {
+                ExitCode::from(BAD_CONFIG)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::store::Durability;
+use crate::store::{Durability, Options, is_postgres};
 
 /// The file that is read where none is named and it exists.
 pub const DEFAULT_FILE: &str = "config/relay.toml";
@@ -106,9 +106,15 @@ pub struct LimitSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// `sqlite://path`.
+    /// `sqlite://path` or `postgres://…`.
     #[serde(with = "values::text")]
     pub url: String,
+    /// PostgreSQL: where history is read; empty: from `url`.
+    #[serde(with = "values::text")]
+    pub replica_url: String,
+    /// At start, a PostgreSQL server that is not there yet is waited for this long.
+    #[serde(with = "values::duration")]
+    pub start_wait: Duration,
     /// Reader connections.
     pub readers: usize,
     /// What an `OK true` promises.
@@ -135,6 +141,9 @@ pub struct Auth {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct History {
+    /// A page of history, or a count, that takes longer is given up.
+    #[serde(with = "values::duration")]
+    pub statement_timeout: Duration,
     /// The longest wait at the history-read gate.
     #[serde(with = "values::duration")]
     pub wait: Duration,
@@ -198,6 +207,8 @@ impl Default for Database {
     fn default() -> Self {
         Self {
             url: "sqlite://data/relay.db".into(),
+            replica_url: String::new(),
+            start_wait: Duration::from_secs(5),
             readers: 10,
             durability: Durability::Full,
         }
@@ -218,6 +229,7 @@ impl Default for Auth {
 impl Default for History {
     fn default() -> Self {
         Self {
+            statement_timeout: Duration::from_secs(5),
             wait: Duration::from_secs(1),
         }
     }
@@ -316,11 +328,16 @@ impl Config {
         if database == "sqlite://" || database == "sqlite:///" {
             return Err(("database.url", format!("`{database}` names no file")));
         }
-        if !database.starts_with("sqlite://") {
+        if !database.starts_with("sqlite://") && !is_postgres(&database) {
             return Err((
                 "database.url",
-                format!("`{database}` does not start with sqlite://"),
+                format!("`{database}` does not start with sqlite:// or postgres://"),
             ));
+        }
+        self.check_replica()?;
+        if self.history.statement_timeout.as_millis() == 0 {
+            let why = "must be at least 1ms".into();
+            return Err(("history.statement_timeout", why));
         }
         if self.database.readers > MAX_READERS {
             return Err(("database.readers", format!("must be at most {MAX_READERS}")));
@@ -347,13 +364,45 @@ impl Config {
         Ok(())
     }
 
+    fn check_replica(&self) -> Result<(), (&'static str, String)> {
+        let Database {
+            url, replica_url, ..
+        } = &self.database;
+        if replica_url.is_empty() || (is_postgres(replica_url) && is_postgres(url)) {
+            return Ok(());
+        }
+        let shown = mask_password(replica_url);
+        let why = if is_postgres(url) {
+            format!("`{shown}` does not start with postgres://")
+        } else {
+            "only a PostgreSQL database has replicas".to_owned()
+        };
+        Err(("database.replica_url", why))
+    }
+
+    /// How the store is opened.
+    pub fn store(&self) -> Options {
+        let database = &self.database;
+        let replica_url = Some(database.replica_url.clone());
+        Options {
+            url: database.url.clone(),
+            replica_url: replica_url.filter(|url| !url.is_empty()),
+            durability: database.durability,
+            statement_timeout: self.history.statement_timeout,
+            start_wait: database.start_wait,
+        }
+    }
+
     /// As TOML, secrets masked.
     ///
     /// # Errors
     /// When a value can't be written as TOML; none of today's can't.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut shown = self.clone();
-        shown.database.url = mask_password(&shown.database.url);
+        let database = &mut shown.database;
+        for url in [&mut database.url, &mut database.replica_url] {
+            *url = mask_password(url);
+        }
         shown.feature_flags.mask();
         toml::to_string(&shown)
     }

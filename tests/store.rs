@@ -1,6 +1,8 @@
 //! What every database must do, through the contracts of `buzz_actors::ports` alone. A further
 //! database is one more line in `stores`.
 
+mod cluster;
+
 use std::{ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{
@@ -9,7 +11,7 @@ use buzz_actors::ports::{
     Progress, Purpose, Query, Role, StoreReader, StoreWriter,
 };
 use buzz_protocol::{EventId, Filter, Tag, UnsignedEvent, VerifiedEvent, event::json_layout};
-use buzz_relay::store::{self, Durability};
+use buzz_relay::store::{self, Durability, Options};
 use secp256k1::{Keypair, SecretKey};
 
 type Signed = Arc<VerifiedEvent>;
@@ -19,21 +21,29 @@ struct Store {
     writer: Box<dyn StoreWriter>,
     reader: Box<dyn StoreReader>,
     batch: u64,
-    _directory: tempfile::TempDir,
+    _directory: Option<tempfile::TempDir>,
 }
 
 /// An empty store of each database.
 fn stores() -> Vec<Store> {
     let directory = tempfile::tempdir().expect("a directory");
-    let url = format!("sqlite://{}/relay.db", directory.path().display());
-    let store = store::open(&url, Durability::Normal).expect("a store");
-    vec![Store {
-        writer: store.writer().expect("a writer"),
-        reader: store.reader(Purpose::History).expect("a reader"),
-        store,
-        batch: 0,
-        _directory: directory,
-    }]
+    let sqlite = format!("sqlite://{}/relay.db", directory.path().display());
+    let open = |(url, directory)| {
+        let store = store::open(&Options {
+            durability: Durability::Normal,
+            ..Options::new(url)
+        });
+        let store = store.expect("a store");
+        Store {
+            writer: store.writer().expect("a writer"),
+            reader: store.reader(Purpose::History).expect("a reader"),
+            store,
+            batch: 0,
+            _directory: directory,
+        }
+    };
+    let databases = [(sqlite, Some(directory)), (cluster::database(), None)];
+    databases.into_iter().map(open).collect()
 }
 
 impl Store {

@@ -56,6 +56,46 @@ pub struct Metrics {
     pub db_purge_seconds: Histogram,
 }
 
+/// What the store counts by itself.
+#[derive(Debug, Clone)]
+pub struct StoreMetrics {
+    /// History reads sent to the primary, since the replica did not answer.
+    pub replica_down: Counter,
+    /// History reads sent to the primary, since the replica had not all that the query may see.
+    pub replica_lag: Counter,
+    /// Checkpoints that brought the whole log into the database file.
+    pub checkpoint_complete: Counter,
+    /// Checkpoints that brought a part of it, since readers still used the rest.
+    pub checkpoint_partial: Counter,
+    /// Checkpoints that did nothing, or failed.
+    pub checkpoint_nothing: Counter,
+}
+
+impl StoreMetrics {
+    /// Registers them with the installed recorder.
+    pub fn register() -> Self {
+        describe_counter!(
+            "buzz_db_replica_fallbacks_total",
+            "History reads that went to the primary instead of the replica."
+        );
+        describe_counter!(
+            "buzz_db_checkpoints_total",
+            "SQLite checkpoints by what they did."
+        );
+        let replica =
+            |reason: &'static str| counter!("buzz_db_replica_fallbacks_total", "reason" => reason);
+        let checkpoint =
+            |outcome: &'static str| counter!("buzz_db_checkpoints_total", "outcome" => outcome);
+        Self {
+            replica_down: replica("down"),
+            replica_lag: replica("lag"),
+            checkpoint_complete: checkpoint("complete"),
+            checkpoint_partial: checkpoint("partial"),
+            checkpoint_nothing: checkpoint("nothing"),
+        }
+    }
+}
+
 /// Counters of `buzz_events_total`.
 #[derive(Clone)]
 pub struct EventOutcomes {

@@ -37,6 +37,10 @@ fn passwords_are_masked() {
             "postgres://u:***@host:1/db?a=b",
         ),
         ("postgres://u@host/db", "postgres://u@host/db"),
+        (
+            "postgres:///db?host=/run&password=p&user=u",
+            "postgres:///db?host=/run&password=***&user=u",
+        ),
         ("sqlite://data/relay.db", "sqlite://data/relay.db"),
     ] {
         assert_eq!(mask_password(url), shown);

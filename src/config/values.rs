@@ -84,8 +84,9 @@ pub(crate) mod text {
     }
 }
 
-/// Replaces the password of a URL by `***`.
+/// Replaces the passwords of a URL by `***`: the one before the host, and a `password` parameter.
 pub fn mask_password(url: &str) -> String {
+    let url = mask_parameter(url);
     let masked = || {
         let (scheme, rest) = url.split_once("://")?;
         let authority = rest.split(['/', '?']).next()?;
@@ -96,5 +97,16 @@ pub fn mask_password(url: &str) -> String {
             &rest[authority.len()..]
         ))
     };
-    masked().unwrap_or_else(|| url.to_owned())
+    masked().unwrap_or_else(|| url.clone())
+}
+
+fn mask_parameter(url: &str) -> String {
+    let Some((base, query)) = url.split_once('?').filter(|_| !url.starts_with("sqlite:")) else {
+        return url.to_owned();
+    };
+    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((key @ ("password" | "sslpassword"), _)) => format!("{key}=***"),
+        _ => pair.to_owned(),
+    });
+    format!("{base}?{}", pairs.collect::<Vec<_>>().join("&"))
 }

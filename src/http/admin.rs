@@ -8,11 +8,16 @@ use std::{
     time::Duration,
 };
 
+use actix::Addr;
 use actix_web::{
     HttpResponse,
     web::{self, Data, ServiceConfig},
 };
-use buzz_actors::{db_reader::Ping, rooms::Rooms};
+use buzz_actors::{
+    db_reader::{DbReader, Ping},
+    rooms::Rooms,
+};
+use futures_util::future::join;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 /// The database must answer within this time.
@@ -51,9 +56,15 @@ async fn readyz(admin: Data<Admin>) -> HttpResponse {
     if admin.draining.load(Ordering::Acquire) {
         return not_ready("draining");
     }
-    match admin.rooms.reader.send(Ping).timeout(READY_WITHIN).await {
-        Ok(Ok(())) => HttpResponse::Ok().body("ok\n"),
-        Ok(Err(error)) => not_ready(&error.to_string()),
-        Err(_) => not_ready("the database does not answer"),
+    // One free reader of each kind is enough; where all of them are stuck, none answers in time.
+    let ping = |readers: &Addr<DbReader>| readers.send(Ping).timeout(READY_WITHIN);
+    let (history, logins) = join(ping(&admin.rooms.reader), ping(&admin.rooms.authorizer)).await;
+    for answer in [history, logins] {
+        match answer {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return not_ready(&error.to_string()),
+            Err(_) => return not_ready("the database does not answer"),
+        }
     }
+    HttpResponse::Ok().body("ok\n")
 }

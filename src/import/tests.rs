@@ -9,7 +9,7 @@ use secp256k1::{
 use super::*;
 use crate::{
     export::export,
-    store::{self, Durability},
+    store::{self, Durability, Options},
 };
 
 const REAL: &str = include_str!("../../tests/data/events.jsonl");
@@ -35,7 +35,11 @@ fn options() -> ImportOptions {
 
 fn open(directory: &Path) -> Arc<dyn EventStore> {
     let url = format!("sqlite://{}/relay.db", directory.display());
-    store::open(&url, Durability::Normal).expect("a store")
+    store::open(&Options {
+        durability: Durability::Normal,
+        ..Options::new(url)
+    })
+    .expect("a store")
 }
 
 fn import_text(store: &dyn EventStore, text: &str) -> (Imported, String) {

@@ -1,5 +1,8 @@
 //! The relay as its users meet it: the real binary, spoken to over sockets.
 
+#[path = "../cluster/mod.rs"]
+mod cluster;
+
 mod abuse;
 mod auth;
 mod bad_input;
@@ -23,6 +26,8 @@ mod live;
 mod members;
 mod operations;
 mod our_client;
+mod postgres;
+mod postgres_faults;
 mod protected;
 mod queries;
 mod refusals;

@@ -1,8 +1,8 @@
 //! The store on SQLite, through plain Diesel on the calling thread. One file, in WAL mode: one
 //! connection writes while others read. A connection that failed is replaced on its next use.
 
+mod checkpoint;
 mod members;
-mod merge;
 mod reader;
 mod statement;
 mod writer;
@@ -10,15 +10,19 @@ mod writer;
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use buzz_actors::ports::{EventStore, Purpose, StoreError, StoreReader, StoreWriter};
+use buzz_actors::{
+    metrics::StoreMetrics,
+    ports::{EventStore, Purpose, StoreError, StoreReader, StoreWriter},
+};
 use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
 use self::{
     reader::SqliteReader,
-    statement::{Commit, Shape, Statement},
+    statement::{BeginWrite, Commit, Statement},
     writer::SqliteWriter,
 };
 use super::{Durability, batch::BrokenRow};
@@ -30,8 +34,11 @@ const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 pub struct SqliteStore {
     path: PathBuf,
     durability: Durability,
+    /// How long one read or count may take.
+    statement_timeout: Duration,
     /// Device and inode of the file that was opened.
     file: Option<(u64, u64)>,
+    metrics: StoreMetrics,
 }
 
 impl SqliteStore {
@@ -39,7 +46,11 @@ impl SqliteStore {
     ///
     /// # Errors
     /// When it can't; the text names the path.
-    pub fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
+    pub fn open(
+        path: &Path,
+        durability: Durability,
+        statement_timeout: Duration,
+    ) -> Result<Self, StoreError> {
         if path.as_os_str().is_empty() || path == Path::new(":memory:") {
             return Err(StoreError::Failed(format!(
                 "{:?} is not a file: several connections share the database, so it must be one",
@@ -49,7 +60,9 @@ impl SqliteStore {
         let mut store = Self {
             path: path.to_owned(),
             durability,
+            statement_timeout,
             file: None,
+            metrics: StoreMetrics::register(),
         };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| store.unavailable(&error))?;
@@ -62,6 +75,13 @@ impl SqliteStore {
     fn file_now(&self) -> Option<(u64, u64)> {
         let meta = std::fs::metadata(&self.path).ok()?;
         Some((meta.dev(), meta.ino()))
+    }
+
+    /// Bytes of the write-ahead log's file.
+    fn log_bytes(&self) -> u64 {
+        let mut path = self.path.clone().into_os_string();
+        path.push("-wal");
+        std::fs::metadata(path).map_or(0, |meta| meta.len())
     }
 
     /// A file that was removed or replaced takes writes that nobody will find again.
@@ -143,7 +163,7 @@ impl EventStore for SqliteStore {
 
 /// What goes wrong inside a connection.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+pub(crate) enum Error {
     #[error(transparent)]
     Sql(#[from] diesel::result::Error),
     #[error(transparent)]
@@ -152,14 +172,14 @@ enum Error {
     NoMember,
 }
 
-/// Runs `work` in a transaction that `B` begins. After an error it is left to the connection's end,
+/// Runs `work` in a transaction that writes. After an error it is left to the connection's end,
 /// as SQLite has already ended it where the disk is full; Diesel's own would report that instead of
 /// the cause.
-fn transaction<B: Shape, T>(
+fn transaction<T>(
     connection: &mut SqliteConnection,
     work: impl FnOnce(&mut SqliteConnection) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    Statement::<B, 0>::new(vec![]).execute(connection)?;
+    Statement::<BeginWrite, 0>::new(vec![]).execute(connection)?;
     let done = work(connection)?;
     Statement::<Commit, 0>::new(vec![]).execute(connection)?;
     Ok(done)
@@ -203,4 +223,4 @@ impl Held {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::store) mod tests;

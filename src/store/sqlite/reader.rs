@@ -1,35 +1,35 @@
-//! A connection that reads: walks one stream of rows where a query needs no more, else merges
-//! several (`merge`). Nothing is held open between two calls.
+//! A connection that reads: SQLite's look-ups for the shared way of answering queries
+//! (`crate::store::read`). Nothing is held open between two calls.
 
-use std::ops::ControlFlow;
+use std::{
+    ops::{ControlFlow, Range},
+    time::Duration,
+};
 
 use buzz_actors::ports::{Progress, Query, Role, StoreError, StoreReader};
 use buzz_protocol::Pubkey;
 use diesel::SqliteConnection;
 
 use super::{
-    Error, Held, SqliteStore, members, merge,
-    statement::{BeginRead, LastBatch, Row, Statement, Value::Int, WalkKey, WalkTime},
-    transaction,
+    Error, Held, SqliteStore, members,
+    statement::{
+        self, AllPositions, AtPositions, BeginRead, Commit, KeyPositions, LastBatch, OfKeys,
+        Statement, Value::Int, WalkKey, WalkTime, list,
+    },
 };
-use crate::store::{
-    batch::is_expired,
-    check::Check,
-    plan::{self, Plan, Source},
-};
-
-/// From this many streams on, the newest events are tried first: finding the head of each stream
-/// costs about as much as reading as many events.
-const WALK_FIRST: usize = 32;
+use crate::store::read::{self, Row, Tables};
 
 pub(super) struct SqliteReader {
     held: Held,
+    /// How long one read or count may take.
+    time: Duration,
 }
 
 impl SqliteReader {
     pub(super) fn open(store: SqliteStore) -> Result<Self, StoreError> {
+        let time = store.statement_timeout;
         let held = Held::open(store, SqliteStore::connect_reader)?;
-        Ok(Self { held })
+        Ok(Self { held, time })
     }
 }
 
@@ -39,31 +39,14 @@ impl StoreReader for SqliteReader {
         query: &mut Query,
         row: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Progress, StoreError> {
-        let mut pass = Pass::new(query, row);
-        let result = self.held.with(|connection| read(connection, &mut pass));
-        // Also after an error, so that a further call repeats nothing.
-        let (before, left, paused) = pass.end();
-        for (filter, left) in query.filters.iter_mut().zip(left) {
-            filter.1 = left;
-        }
-        query.before = before;
-        result.map(|()| {
-            if paused {
-                Progress::Paused
-            } else {
-                Progress::Done
-            }
-        })
+        let committed = i64::try_from(query.committed).unwrap_or(i64::MAX);
+        let hidden = committed.saturating_add(1)..i64::MAX;
+        read::answer::<SqliteConnection>(query, hidden, self.time, row, |read| self.held.with(read))
     }
 
     fn count(&mut self, query: &Query) -> Result<u64, StoreError> {
-        let mut all = query.clone();
-        all.before = None;
-        for (_, limit) in &mut all.filters {
-            *limit = u64::MAX;
-        }
         let mut count = 0;
-        self.read(&mut all, &mut |_| {
+        self.read(&mut read::counting(query), &mut |_| {
             count += 1;
             ControlFlow::Continue(())
         })?;
@@ -87,166 +70,116 @@ impl StoreReader for SqliteReader {
     }
 }
 
-/// One call's way through the events.
-pub(super) struct Pass<'a> {
-    pub(super) filters: Vec<Pursuit<'a>>,
-    now: u64,
-    committed: i64,
-    /// Where the last event that was passed stands, or the query's start.
-    before: Option<u64>,
-    row: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
-    paused: bool,
+/// Passes a row on in place.
+fn offer(
+    row: &statement::Row<'_, '_>,
+    take: &mut impl FnMut(&Row<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let (Some(position), Some(batch)) = (row.int(0), row.int(1)) else {
+        return ControlFlow::Continue(());
+    };
+    let expires_at = row.int(2);
+    row.text(3, |json| {
+        take(&Row {
+            position,
+            batch,
+            expires_at,
+            json,
+        })
+    })
 }
 
-/// A filter, and what is still wanted for it.
-pub(super) struct Pursuit<'a> {
-    check: Check<'a>,
-    pub(super) plan: Plan,
-    pub(super) left: u64,
-}
+impl Tables for SqliteConnection {
+    type Error = Error;
 
-impl<'a> Pass<'a> {
-    fn new(query: &'a Query, row: &'a mut dyn FnMut(&str) -> ControlFlow<()>) -> Self {
-        let before = query
-            .before
-            .map_or(i64::MAX, |at| i64::try_from(at).unwrap_or(i64::MAX));
-        let filters = query.filters.iter().map(|(filter, left)| {
-            let mut plan = plan::plan(filter);
-            plan.bounds.end = plan.bounds.end.min(before);
-            if *left == 0 || plan.bounds.is_empty() {
-                plan.source = Source::Nothing;
-            }
-            Pursuit {
-                check: Check::new(filter),
-                plan,
-                left: *left,
-            }
-        });
-        Self {
-            filters: filters.collect(),
-            now: query.now,
-            committed: i64::try_from(query.committed).unwrap_or(i64::MAX),
-            before: query.before,
-            row,
-            paused: false,
-        }
+    const HEADS: usize = 1;
+
+    fn begin(&mut self) -> Result<(), Error> {
+        Statement::<BeginRead, 0>::new(vec![]).execute(self)?;
+        Ok(())
     }
 
-    /// Passes the event on if a filter wants it. Breaks when there is nothing more to do.
-    pub(super) fn offer(&mut self, row: &Row<'_, '_>) -> ControlFlow<()> {
-        let (Some(position), Some(batch)) = (row.int(0), row.int(1)) else {
-            return ControlFlow::Continue(());
+    fn commit(&mut self) -> Result<(), Error> {
+        Statement::<Commit, 0>::new(vec![]).execute(self)?;
+        Ok(())
+    }
+
+    fn walk(
+        &mut self,
+        key: Option<i64>,
+        bounds: &Range<i64>,
+        _: u64,
+        mut take: impl FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let (high, low) = (Int(bounds.end), Int(bounds.start));
+        let take = |row: &statement::Row<'_, '_>| offer(row, &mut take);
+        match key {
+            Some(key) => {
+                Statement::<WalkKey, 0>::new(vec![Int(key), high, low]).for_each(self, take)?;
+            }
+            None => Statement::<WalkTime, 0>::new(vec![high, low]).for_each(self, take)?,
+        }
+        Ok(())
+    }
+
+    fn positions(
+        &mut self,
+        key: Option<i64>,
+        bounds: &Range<i64>,
+        size: usize,
+        mut take: impl FnMut(i64),
+    ) -> Result<(), Error> {
+        let (high, low) = (Int(bounds.end), Int(bounds.start));
+        let mut left = size;
+        let take = |row: &statement::Row<'_, '_>| {
+            row.int(0).into_iter().for_each(&mut take);
+            left -= 1;
+            if left > 0 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         };
-        if batch > self.committed || is_expired(row.int(2), self.now) {
-            return ControlFlow::Continue(());
-        }
-        row.text(3, |json| self.offer_text(position, json))
-    }
-
-    fn offer_text(&mut self, position: i64, json: &str) -> ControlFlow<()> {
-        let mut wanted = false;
-        // Every filter that matches counts it, whichever found it.
-        for filter in &mut self.filters {
-            if filter.left > 0 && filter.check.matches(position, json.as_bytes()) {
-                filter.left -= 1;
-                wanted = true;
+        match key {
+            Some(key) => {
+                let values = vec![Int(key), high, low];
+                Statement::<KeyPositions, 0>::new(values).for_each(self, take)?;
             }
+            None => Statement::<AllPositions, 0>::new(vec![high, low]).for_each(self, take)?,
         }
-        if !wanted {
-            return ControlFlow::Continue(());
-        }
-        self.before = Some(position.unsigned_abs());
-        if (self.row)(json).is_break() {
-            self.paused = true;
-            return ControlFlow::Break(());
-        }
-        if self.filters.iter().all(|filter| filter.left == 0) {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
+        Ok(())
     }
 
-    fn end(self) -> (Option<u64>, Vec<u64>, bool) {
-        let left = self.filters.iter().map(|filter| filter.left);
-        (self.before, left.collect(), self.paused)
+    fn at_positions(
+        &mut self,
+        positions: &[i64],
+        mut take: impl FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        Ok(list::<AtPositions>(self, positions, |row| {
+            offer(row, &mut take)
+        })?)
     }
-}
 
-fn read(connection: &mut SqliteConnection, pass: &mut Pass<'_>) -> Result<(), Error> {
-    let mut active = pass
-        .filters
-        .iter()
-        .filter(|filter| filter.plan.source != Source::Nothing);
-    let (first, second) = (active.next(), active.next());
-    match (first.map(|filter| &filter.plan), second) {
-        (None, _) => Ok(()),
-        (
-            Some(Plan {
-                source: Source::Keys(keys),
-                bounds,
-            }),
-            None,
-        ) if keys.len() == 1 => {
-            let values = vec![Int(keys[0]), Int(bounds.end), Int(bounds.start)];
-            let walk = Statement::<WalkKey, 0>::new(values);
-            Ok(walk.for_each(connection, |row| pass.offer(row))?)
-        }
-        (
-            Some(Plan {
-                source: Source::Time,
-                bounds,
-            }),
-            None,
-        ) => {
-            let walk = Statement::<WalkTime, 0>::new(vec![Int(bounds.end), Int(bounds.start)]);
-            Ok(walk.for_each(connection, |row| pass.offer(row))?)
-        }
-        // One transaction: all statements see one state.
-        _ => transaction::<BeginRead, _>(connection, |connection| {
-            if walk_newest(connection, pass)?.is_continue() {
-                merge::merge(connection, pass)?;
-            }
-            Ok(())
-        }),
+    fn of_keys(&mut self, keys: &[i64], mut take: impl FnMut(i64)) -> Result<(), Error> {
+        Ok(list::<OfKeys>(self, keys, |row| {
+            row.int(1).into_iter().for_each(&mut take);
+            ControlFlow::Continue(())
+        })?)
     }
-}
 
-/// Tries the newest events before many streams are merged. Breaks when nothing is left to do;
-/// else it narrows the bounds to what it has not seen.
-fn walk_newest(
-    connection: &mut SqliteConnection,
-    pass: &mut Pass<'_>,
-) -> Result<ControlFlow<()>, Error> {
-    let mut streams = 0;
-    let (mut start, mut end) = (i64::MAX, 0);
-    for Pursuit { plan, .. } in &pass.filters {
-        match &plan.source {
-            Source::Keys(keys) => streams += keys.len(),
-            Source::Time => streams += 1,
-            Source::Nothing | Source::Ids(_) => continue,
+    fn heads(
+        &mut self,
+        keys: &[i64],
+        bounds: &Range<i64>,
+        mut take: impl FnMut(usize, i64),
+    ) -> Result<(), Error> {
+        for (chunk, keys) in keys.chunks(64).enumerate() {
+            statement::heads(self, keys, bounds.end, |index, position| {
+                position
+                    .into_iter()
+                    .for_each(|at| take(chunk * 64 + index, at));
+            })?;
         }
-        start = start.min(plan.bounds.start);
-        end = end.max(plan.bounds.end);
+        Ok(())
     }
-    // Ids would be passed over where they are newer than what is walked.
-    let ids = |filter: &Pursuit<'_>| matches!(filter.plan.source, Source::Ids(_));
-    if streams < WALK_FIRST || pass.filters.iter().any(ids) {
-        return Ok(ControlFlow::Continue(()));
-    }
-    let mut budget = streams;
-    let mut flow = ControlFlow::Break(());
-    let walk = Statement::<WalkTime, 0>::new(vec![Int(end), Int(start)]);
-    walk.for_each(connection, |row| {
-        if budget == 0 {
-            flow = ControlFlow::Continue(());
-            return ControlFlow::Break(());
-        }
-        budget -= 1;
-        end = row.int(0).unwrap_or(end);
-        pass.offer(row)
-    })?;
-    for filter in &mut pass.filters {
-        filter.plan.bounds.end = filter.plan.bounds.end.min(end);
-    }
-    Ok(flow)
 }

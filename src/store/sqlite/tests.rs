@@ -1,20 +1,35 @@
-//! SQLite's own: query plans, faults of the disk, and the store against a naive model. The suite
-//! that every database passes is in `tests/store.rs`.
+//! SQLite's own: query plans, its log, and faults of the disk. The suite that every database passes is in
+//! `tests/store.rs`, the comparison with a model in `src/store/tests`.
 
 mod faults;
-mod model;
+mod log;
 mod query_plans;
 
-use std::ops::ControlFlow;
+use std::time::Duration;
 
-use buzz_actors::ports::{EventStore, Outcome, Progress, Purpose, Query, StoreReader};
-use buzz_protocol::{Event, EventId, Filter, Pubkey, Sig, Tag, event::json_layout};
+use buzz_actors::ports::{EventStore, Outcome, Purpose, StoreError, StoreReader};
+use buzz_protocol::{Event, EventId, Filter};
 use tempfile::TempDir;
 
 use super::{SqliteStore, writer::SqliteWriter};
-use crate::store::{Durability, batch::Incoming};
+use crate::store::tests::event;
+use crate::store::{
+    Durability,
+    batch::Incoming,
+    tests::{self, RawWriter},
+};
 
-struct Fixture {
+impl RawWriter for SqliteWriter {
+    fn write_raw(
+        &mut self,
+        events: &[Incoming<'_>],
+        batch: u64,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        self.write(events, batch)
+    }
+}
+
+pub(in crate::store) struct Fixture {
     directory: TempDir,
     store: SqliteStore,
     writer: SqliteWriter,
@@ -23,9 +38,13 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::that_gives_up_after(Duration::from_secs(60))
+    }
+
+    fn that_gives_up_after(time: Duration) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("relay.db");
-        let store = SqliteStore::open(&path, Durability::Normal).expect("a store");
+        let store = SqliteStore::open(&path, Durability::Normal, time).expect("a store");
         Self {
             writer: SqliteWriter::open(store.clone()).expect("a writer"),
             reader: store.reader(Purpose::History).expect("a reader"),
@@ -39,9 +58,7 @@ impl Fixture {
     }
 
     fn read(&mut self, filter: Filter) -> Vec<EventId> {
-        let limit = filter.limit.unwrap_or(500);
-        let mut query = query(vec![(filter, limit)]);
-        page(&mut *self.reader, &mut query, usize::MAX).1
+        tests::read(&mut *self.reader, filter)
     }
 }
 
@@ -49,48 +66,17 @@ fn write(
     writer: &mut SqliteWriter,
     events: &[Event],
     batch: u64,
-) -> Result<Vec<Outcome>, buzz_actors::ports::StoreError> {
-    let jsons: Vec<_> = events.iter().map(Event::to_json).collect();
-    let incoming = events.iter().zip(&jsons);
-    let incoming = incoming.map(|(event, json)| Incoming { event, json });
-    writer.write(&incoming.collect::<Vec<_>>(), batch)
+) -> Result<Vec<Outcome>, StoreError> {
+    tests::write(writer, events, batch)
 }
 
-fn query(filters: Vec<(Filter, u64)>) -> Query {
-    Query {
-        filters,
-        now: 1,
-        committed: u64::MAX,
-        before: None,
-    }
-}
-
-/// Reads up to `size` events on.
-fn page(reader: &mut dyn StoreReader, query: &mut Query, size: usize) -> (Progress, Vec<EventId>) {
-    let mut ids = Vec::new();
-    let progress = reader.read(query, &mut |json| {
-        ids.extend(json_layout::id(json.as_bytes()));
-        if ids.len() < size {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    });
-    (progress.expect("rows"), ids)
-}
-
-fn event(number: u32, author: u8, kind: u16, created_at: u64, tags: Vec<Tag>) -> Event {
-    let mut id = EventId([0; 32]);
-    // Spread over all prefixes, as hashes are.
-    id.0[..4].copy_from_slice(&number.wrapping_mul(2_654_435_761).to_be_bytes());
-    id.0[28..].copy_from_slice(&number.to_be_bytes());
-    Event {
-        id,
-        pubkey: Pubkey([author; 32]),
-        created_at,
-        kind,
-        tags,
-        content: "x".repeat(300),
-        sig: Sig([0; 64]),
-    }
+/// A new store's two sides, and what keeps it.
+pub(in crate::store) fn sides() -> (Box<dyn RawWriter>, Box<dyn StoreReader>, TempDir) {
+    let Fixture {
+        directory,
+        writer,
+        reader,
+        ..
+    } = Fixture::new();
+    (Box::new(writer), reader, directory)
 }

@@ -4,14 +4,16 @@
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{Outcome, Role, StoreError, StoreWriter};
-use buzz_protocol::{Event, Pubkey, VerifiedEvent, event::json_layout};
-use diesel::{QueryResult, SqliteConnection, connection::SimpleConnection};
+use buzz_protocol::{Pubkey, VerifiedEvent};
+use diesel::{QueryResult, SqliteConnection};
 
 use super::{
-    Held, SqliteStore, members,
+    Held, SqliteStore,
+    checkpoint::{Checkpoints, checkpoint},
+    members,
     statement::{
-        AtPositions, BeginWrite, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch,
-        NOTHING, OfKeys, RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
+        AtPositions, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch, NOTHING, OfKeys,
+        RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
         Value::{self, Int, Null, Text},
         list,
     },
@@ -19,23 +21,21 @@ use super::{
 };
 use crate::store::{
     batch::{self, Incoming, Lookup, NewRow, Plan, StoredRow},
-    keys,
+    lookup,
 };
-
-/// Deletions of one thing that are read: one is enough, more make up for keys that collide.
-const DELETIONS_READ: usize = 4;
-
-/// Shorter rows are taken as they are: reading them costs more than they hold.
-const WITHOUT_CONTENT_FROM_BYTES: usize = 2048;
 
 pub(super) struct SqliteWriter {
     held: Held,
+    checkpoints: Checkpoints,
 }
 
 impl SqliteWriter {
     pub(super) fn open(store: SqliteStore) -> Result<Self, StoreError> {
         let held = Held::open(store, SqliteStore::connect_writer)?;
-        Ok(Self { held })
+        Ok(Self {
+            held,
+            checkpoints: Checkpoints::default(),
+        })
     }
 
     #[cfg(test)]
@@ -50,8 +50,8 @@ impl SqliteWriter {
         batch: u64,
     ) -> Result<Vec<Outcome>, StoreError> {
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
-        self.held.with(|connection| {
-            transaction::<BeginWrite, _>(connection, |connection| {
+        let outcomes = self.held.with(|connection| {
+            transaction(connection, |connection| {
                 let stored = look_up(connection, &Lookup::of(events))?;
                 let plan = batch::plan(events, &stored, batch)?;
                 if !plan.is_empty() {
@@ -60,7 +60,17 @@ impl SqliteWriter {
                 }
                 Ok(plan.outcomes)
             })
-        })
+        })?;
+        let (log_bytes, metrics) = (self.held.store.log_bytes(), self.held.store.metrics.clone());
+        let checkpoints = &mut self.checkpoints;
+        let bounded = self
+            .held
+            .with(|connection| checkpoints.after_a_batch(connection, log_bytes, &metrics));
+        if let Err(error) = bounded {
+            // The batch is stored all the same.
+            tracing::warn!(%error, "the write-ahead log was not brought in");
+        }
+        Ok(outcomes)
     }
 }
 
@@ -89,16 +99,19 @@ impl StoreWriter for SqliteWriter {
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {
-        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let metrics = self.held.store.metrics.clone();
         self.held
-            .with(|connection| Ok(connection.batch_execute(checkpoint)?))
+            .with(|connection| checkpoint(connection, "TRUNCATE", &metrics).map(drop))
     }
 
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
         let now = Int(i64::try_from(now).unwrap_or(i64::MAX));
         let max = Int(i64::try_from(max).unwrap_or(i64::MAX));
+        let metrics = self.held.store.metrics.clone();
         self.held.with(|connection| {
-            transaction::<BeginWrite, _>(connection, |connection| {
+            // Regular upkeep, and so counted regularly: an operator sees when it does nothing.
+            checkpoint(connection, "PASSIVE", &metrics)?;
+            transaction(connection, |connection| {
                 let mut rows = Vec::new();
                 Statement::<Expired, 0>::new(vec![now, max]).for_each(connection, |row| {
                     rows.push(stored_row(row));
@@ -116,7 +129,7 @@ impl StoreWriter for SqliteWriter {
 
     fn set_role(&mut self, key: &Pubkey, role: Option<Role>) -> Result<Option<Role>, StoreError> {
         self.held.with(|connection| {
-            transaction::<BeginWrite, _>(connection, |connection| {
+            transaction(connection, |connection| {
                 members::set_role(connection, key, role)
             })
         })
@@ -149,21 +162,9 @@ fn look_up(connection: &mut SqliteConnection, lookup: &Lookup) -> QueryResult<Ve
         }
         ControlFlow::Continue(())
     })?;
-    // The newest first: it is the newest deletion of an address that counts.
-    entries.sort_unstable_by(|a, b| b.cmp(a));
-    let mut positions: Vec<i64> = Vec::new();
-    for of_key in entries.chunk_by(|a, b| a.0 == b.0) {
-        let most = if keys::is_deletion(of_key[0].0) {
-            DELETIONS_READ
-        } else {
-            usize::MAX
-        };
-        let new = of_key.iter().take(most).map(|entry| entry.1);
-        positions.extend(new.filter(|position| known.insert(*position)));
-    }
+    let positions = lookup::to_read(entries, known);
     list::<AtPositions>(connection, &positions, |row| {
-        // One deletion can name thousands of large events, its author's own or not.
-        if let Some(json) = row.text(3, |json| essence(json, &lookup.authors)) {
+        if let Some(json) = row.text(3, |json| lookup::essence(json, &lookup.authors)) {
             rows.push(StoredRow {
                 position: row.int(0).unwrap_or_default(),
                 batch: row.int(1).unwrap_or_default(),
@@ -174,24 +175,6 @@ fn look_up(connection: &mut SqliteConnection, lookup: &Lookup) -> QueryResult<Ve
         ControlFlow::Continue(())
     })?;
     Ok(rows)
-}
-
-/// What a batch can depend on of a row outside the blocks of its events: nothing where the author
-/// is none of the batch's (versions, deletions and their targets have one author), and no content.
-fn essence(json: &str, authors: &[Pubkey]) -> Option<String> {
-    let author = json_layout::pubkey(json.as_bytes())?;
-    authors.binary_search(&author).ok()?;
-    if json.len() < WITHOUT_CONTENT_FROM_BYTES {
-        return Some(json.to_owned());
-    }
-    let event: Event = serde_json::from_str(json).ok()?;
-    Some(
-        Event {
-            content: String::new(),
-            ..event
-        }
-        .to_json(),
-    )
 }
 
 fn carry_out(connection: &mut SqliteConnection, plan: &Plan<'_>) -> QueryResult<()> {

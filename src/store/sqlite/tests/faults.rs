@@ -1,13 +1,15 @@
 //! What goes wrong with the disk.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use buzz_actors::ports::{EventStore, StoreError, StoreWriter};
 use buzz_protocol::Filter;
 use diesel::connection::SimpleConnection;
 
 use super::{Fixture, event, write};
-use crate::store::{self, Durability, sqlite::SqliteStore};
+use crate::store::{self, Durability, Options, sqlite::SqliteStore};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_full_disk_stores_nothing_of_the_batch_and_is_recovered_from() {
@@ -47,14 +49,14 @@ fn a_path_that_cannot_be_opened_is_named() {
     let file = directory.path().join("file");
     std::fs::write(&file, "not a directory").expect("a file");
     for path in [file.join("relay.db"), directory.path().to_owned()] {
-        let error = SqliteStore::open(&path, Durability::Full).expect_err("no database");
+        let error = SqliteStore::open(&path, Durability::Full, SECOND).expect_err("no database");
         assert!(
             error.to_string().contains(&path.display().to_string()),
             "{error}"
         );
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     }
-    let error = SqliteStore::open(&file, Durability::Full).expect_err("no database");
+    let error = SqliteStore::open(&file, Durability::Full, SECOND).expect_err("no database");
     assert!(error.to_string().contains("not a database"), "{error}");
 }
 
@@ -62,14 +64,14 @@ fn a_path_that_cannot_be_opened_is_named() {
 fn a_missing_directory_is_made() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("sqlite://{}/a/b/relay.db", directory.path().display());
-    store::open(&url, Durability::Full).expect("a store");
+    store::open(&Options::new(url)).expect("a store");
     assert!(directory.path().join("a/b/relay.db").exists());
 }
 
 #[test]
 fn memory_and_foreign_urls_are_refused() {
     for url in ["sqlite://:memory:", "sqlite://", "mysql://x", "relay.db"] {
-        let Err(StoreError::Failed(text)) = store::open(url, Durability::Full) else {
+        let Err(StoreError::Failed(text)) = store::open(&Options::new(url)) else {
             panic!("{url} was opened");
         };
         assert!(

@@ -1,9 +1,9 @@
-//! The store against a model that keeps a list and looks through it. `STORE_MODEL_SEED` repeats
+//! The stores against a model that keeps a list and looks through it. `STORE_MODEL_SEED` repeats
 //! one run, `STORE_MODEL_RUNS` sets how many there are.
 
 use std::collections::BTreeMap;
 
-use buzz_actors::ports::{Outcome, Progress, StoreWriter};
+use buzz_actors::ports::{Outcome, Progress, StoreReader};
 use buzz_protocol::{Event, EventId, Filter, Pubkey, Sig, Tag, event::Address, kind};
 use secp256k1::rand::{
     Rng, SeedableRng,
@@ -11,31 +11,65 @@ use secp256k1::rand::{
     seq::{IndexedRandom, SliceRandom},
 };
 
-use super::{Fixture, page, query};
+use super::{RawWriter, page, query, write};
+use crate::store::{postgres, sqlite};
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// Kills: any outcome, order, limit, cursor or removal that differs from the model's.
+#[test]
+fn random_histories_on_sqlite_end_like_the_models() {
+    all_runs(60, |seed| {
+        let (writer, reader, _directory) = sqlite::tests::sides();
+        run(seed, Sides { writer, reader });
+    });
+}
 
 #[test]
-fn random_histories_end_like_the_models() {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .map(|text| text.parse::<u64>().expect("a number"))
-    };
+fn random_histories_on_postgres_end_like_the_models() {
+    let (writer, reader, empty) = postgres::tests::sides();
+    let sides = std::cell::RefCell::new(Some(Sides { writer, reader }));
+    all_runs(8, |seed| {
+        empty();
+        let again = run(seed, sides.take().expect("the sides"));
+        sides.replace(Some(again));
+    });
+}
+
+fn all_runs(runs: u64, run: impl Fn(u64)) {
     if let Some(seed) = number("STORE_MODEL_SEED") {
         return run(seed);
     }
-    for seed in 0..number("STORE_MODEL_RUNS").unwrap_or(60) {
-        let failed = std::panic::catch_unwind(|| run(seed)).is_err();
-        assert!(!failed, "STORE_MODEL_SEED={seed}");
+    for seed in 0..number("STORE_MODEL_RUNS").unwrap_or(runs) {
+        let run = std::panic::AssertUnwindSafe(|| run(seed));
+        assert!(
+            std::panic::catch_unwind(run).is_ok(),
+            "STORE_MODEL_SEED={seed}"
+        );
+    }
+}
+
+struct Sides {
+    writer: Box<dyn RawWriter>,
+    reader: Box<dyn StoreReader>,
+}
+
+impl Sides {
+    fn write(&mut self, events: &[Event], batch: u64) -> Vec<Outcome> {
+        write(&mut *self.writer, events, batch).expect("a batch")
     }
 }
 
 #[derive(Default)]
-struct Model {
+pub(super) struct Model {
     events: Vec<(Event, u64)>,
 }
 
 impl Model {
-    fn store(&mut self, event: &Event, batch: u64) -> Outcome {
+    pub(super) fn store(&mut self, event: &Event, batch: u64) -> Outcome {
         if self.events.iter().any(|(other, _)| other.id == event.id) {
             return Outcome::Duplicate;
         }
@@ -62,9 +96,13 @@ impl Model {
         Outcome::Stored
     }
 
-    fn query(&self, filters: &mut [(Filter, u64)], now: u64, committed: u64) -> Vec<EventId> {
-        let mut events: Vec<_> = self.events.iter().collect();
-        events.sort_by_key(|(event, _)| (std::cmp::Reverse(event.created_at), event.id));
+    /// What `filters` yield of events that are `in_order`.
+    pub(super) fn query(
+        events: &[&(Event, u64)],
+        filters: &mut [(Filter, u64)],
+        now: u64,
+        committed: u64,
+    ) -> Vec<EventId> {
         let mut ids = Vec::new();
         for (event, batch) in events {
             if *batch > committed || event.is_expired(now) {
@@ -78,9 +116,19 @@ impl Model {
                 }
             }
             ids.extend(wanted.then_some(event.id));
+            if wanted && filters.iter().all(|(_, left)| *left == 0) {
+                break;
+            }
         }
         ids
     }
+}
+
+/// All events of the models, in the order of NIP-01.
+pub(super) fn in_order<'a>(models: impl IntoIterator<Item = &'a Model>) -> Vec<&'a (Event, u64)> {
+    let mut events: Vec<_> = models.into_iter().flat_map(|model| &model.events).collect();
+    events.sort_by_key(|(event, _)| (std::cmp::Reverse(event.created_at), event.id));
+    events
 }
 
 fn deletes(deletion: &Event, event: &Event) -> bool {
@@ -196,9 +244,9 @@ fn random_filter(random: &mut StdRng, events: &[Event]) -> Filter {
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64, mut sides: Sides) -> Sides {
     let random = &mut StdRng::seed_from_u64(seed);
-    let (mut fixture, mut model) = (Fixture::new(), Model::default());
+    let (fixture, mut model) = (&mut sides, Model::default());
     let events = random_events(random);
     let (mut rest, mut batch) = (&events[..], 0);
     while !rest.is_empty() {
@@ -222,18 +270,13 @@ fn run(seed: u64) {
                 .retain(|(event, _)| event.kind == kind::DELETION || !event.is_expired(now));
         }
         for _ in 0..5 {
-            compare(random, &mut fixture, &model, &events, batch);
+            compare(random, fixture, &model, &events, batch);
         }
     }
+    sides
 }
 
-fn compare(
-    random: &mut StdRng,
-    fixture: &mut Fixture,
-    model: &Model,
-    events: &[Event],
-    batch: u64,
-) {
+fn compare(random: &mut StdRng, fixture: &mut Sides, model: &Model, events: &[Event], batch: u64) {
     let filters = (0..random.random_range(1..4)).map(|_| {
         let limit = *[0, 1, 3, 10, 500].choose(random).expect("one");
         (random_filter(random, events), limit)
@@ -250,16 +293,15 @@ fn compare(
         .iter()
         .map(|(filter, _)| (filter.clone(), u64::MAX))
         .collect();
-    let count = model
-        .query(&mut unlimited, query.now, query.committed)
-        .len() as u64;
+    let stored = in_order([model]);
+    let count = Model::query(&stored, &mut unlimited, query.now, query.committed).len() as u64;
     assert_eq!(
         fixture.reader.count(&query).expect("a count"),
         count,
         "{query:?}"
     );
     let mut filters = query.filters.clone();
-    let expected = model.query(&mut filters, query.now, query.committed);
+    let expected = Model::query(&stored, &mut filters, query.now, query.committed);
     let (asked, size) = (query.clone(), random.random_range(1..20));
     let mut ids = Vec::new();
     loop {

@@ -1,0 +1,4 @@
+DROP TABLE last_batch;
+DROP SEQUENCE origin;
+DROP TABLE entry;
+DROP TABLE event;

@@ -1,0 +1,56 @@
+//! Makes the tables, once, however many relays start at the same time.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use buzz_actors::ports::StoreError;
+use diesel_async::{AsyncMigrationHarness, SimpleAsyncConnection};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use tokio::runtime::Builder;
+
+use super::server::Server;
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
+
+/// Held by the one relay that migrates; the number is the lock's name.
+const LOCK: &str = "SELECT pg_advisory_lock(7238211000)";
+
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
+
+/// Applies what is missing; tries up to `start_wait` where the server is not there yet.
+pub(super) fn migrate(server: &Server, start_wait: Duration) -> Result<(), StoreError> {
+    let started = Instant::now();
+    loop {
+        match migrate_once(server) {
+            Err(StoreError::Unavailable(why)) if started.elapsed() < start_wait => {
+                tracing::warn!(why, "the database is waited for");
+                thread::sleep(BETWEEN_ATTEMPTS);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn migrate_once(server: &Server) -> Result<(), StoreError> {
+    // The harness needs a runtime with threads of its own.
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| server.unavailable(&error))?;
+    let migrated = runtime.block_on(async {
+        let mut connection = server.connect().await?;
+        let locked = connection.batch_execute(LOCK).await;
+        locked.map_err(|error| server.unavailable(&error))?;
+        let mut harness = AsyncMigrationHarness::new(connection);
+        let migrated = harness.run_pending_migrations(MIGRATIONS).map(drop);
+        // The lock ends with the session.
+        migrated.map_err(|error| {
+            StoreError::Failed(format!("{}: migration failed: {error}", server.shown()))
+        })
+    });
+    runtime.shutdown_background();
+    migrated
+}

@@ -1,0 +1,183 @@
+//! The statements, each with a text that its type alone decides, so that each is prepared once a
+//! connection. Lists are bound as arrays: one text serves any number of values, and none of
+//! PostgreSQL's 65,535 binds a value is used up.
+
+use std::marker::PhantomData;
+
+use diesel::{
+    QueryResult,
+    pg::Pg,
+    query_builder::{AstPass, Query, QueryFragment, QueryId},
+    row::{Field, Row as _},
+    sql_types::{Array, BigInt, Nullable, Text},
+};
+use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
+
+/// A statement's text. `?` stands for a value.
+pub(super) trait Shape: 'static {
+    const TEXT: &'static str;
+}
+
+/// A value to bind.
+#[derive(Debug)]
+pub(super) enum Value<'a> {
+    Int(i64),
+    Ints(Vec<i64>),
+    MaybeInts(Vec<Option<i64>>),
+    Text(&'a str),
+    Texts(Vec<&'a str>),
+}
+
+/// A statement with its values.
+pub(super) struct Statement<'a, S> {
+    values: Vec<Value<'a>>,
+    shape: PhantomData<S>,
+}
+
+impl<'a, S: Shape> Statement<'a, S> {
+    pub(super) fn new(values: Vec<Value<'a>>) -> Self {
+        Self {
+            values,
+            shape: PhantomData,
+        }
+    }
+}
+
+impl<S: Shape> QueryFragment<Pg> for Statement<'_, S> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        let mut values = self.values.iter();
+        for (index, piece) in S::TEXT.split('?').enumerate() {
+            if index > 0 {
+                match values.next() {
+                    Some(Value::Int(value)) => out.push_bind_param::<BigInt, i64>(value)?,
+                    Some(Value::Ints(values)) => {
+                        out.push_bind_param::<Array<BigInt>, Vec<i64>>(values)?;
+                    }
+                    Some(Value::MaybeInts(values)) => {
+                        out.push_bind_param::<Array<Nullable<BigInt>>, Vec<Option<i64>>>(values)?;
+                    }
+                    Some(Value::Text(value)) => out.push_bind_param::<Text, str>(value)?,
+                    Some(Value::Texts(values)) => {
+                        out.push_bind_param::<Array<Text>, Vec<&str>>(values)?;
+                    }
+                    None => out.push_bind_param::<Nullable<BigInt>, Option<i64>>(&None)?,
+                }
+            }
+            out.push_sql(piece);
+        }
+        Ok(())
+    }
+}
+
+impl<S: Shape> QueryId for Statement<'_, S> {
+    type QueryId = Statement<'static, S>;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl<S: Shape> Query for Statement<'_, S> {
+    // Diesel wants some type; the columns are read as what they are.
+    type SqlType = BigInt;
+}
+
+/// A row, whose columns are read in place.
+pub(super) struct Row(pub(super) DriverRow);
+
+type DriverRow = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
+
+impl Row {
+    /// A BIGINT; `None` where the column is null.
+    pub(super) fn int(&self, column: usize) -> Option<i64> {
+        let field = self.0.get(column)?;
+        let value = field.value()?;
+        Some(i64::from_be_bytes(value.as_bytes().try_into().ok()?))
+    }
+
+    /// Passes a text column on; an empty text where it is null.
+    pub(super) fn text<T>(&self, column: usize, take: impl FnOnce(&str) -> T) -> T {
+        let field = self.0.get(column);
+        let value = field.as_ref().and_then(Field::value);
+        let text = value
+            .as_ref()
+            .and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
+        take(text.unwrap_or_default())
+    }
+}
+
+macro_rules! shapes {
+    ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub(super) struct $name;
+            impl Shape for $name {
+                const TEXT: &'static str = $text;
+            }
+        )*
+
+        /// Every statement's text, to look at their query plans.
+        #[cfg(test)]
+        pub(super) const TEXTS: &[(&str, &str)] = &[$((stringify!($name), $text)),*];
+    };
+}
+
+shapes! {
+    BeginRead = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    BeginWrite = "BEGIN";
+    Commit = "COMMIT";
+    Rollback = "ROLLBACK";
+    /// One batch at a time over all relays: what it looks up stays true until it is committed. The
+    /// number is this lock's name.
+    LockWrites = "SELECT pg_advisory_xact_lock(7238211001)";
+    /// Rows of one key, newest first: key, upper bound, lower bound, how many.
+    WalkKey = "SELECT event.position, event.batch, event.expires_at, event.json FROM \
+        (SELECT position FROM entry WHERE key = ? AND position < ? AND position >= ? \
+        ORDER BY position DESC LIMIT ?) AS wanted \
+        JOIN event ON event.position = wanted.position ORDER BY wanted.position DESC";
+    /// All rows, newest first: upper bound, lower bound, how many.
+    WalkTime = "SELECT position, batch, expires_at, json FROM event \
+        WHERE position < ? AND position >= ? ORDER BY position DESC LIMIT ?";
+    /// Rows by position, newest first.
+    AtPositions = "SELECT position, batch, expires_at, json FROM event \
+        WHERE position = ANY(?) ORDER BY position DESC";
+    /// Rows of blocks of positions.
+    InBlocks = "SELECT event.position, event.batch, event.expires_at, event.json \
+        FROM unnest(?) AS block(first) \
+        JOIN event ON event.position >= block.first AND event.position <= block.first + 31";
+    /// Keys and positions of keys.
+    OfKeys = "SELECT key, position FROM entry WHERE key = ANY(?)";
+    /// One key's positions, newest first: key, upper bound, lower bound, how many.
+    KeyPositions = "SELECT position FROM entry WHERE key = ? AND position < ? AND position >= ? \
+        ORDER BY position DESC LIMIT ?";
+    /// All positions, newest first: upper bound, lower bound, how many.
+    AllPositions = "SELECT position FROM event WHERE position < ? AND position >= ? \
+        ORDER BY position DESC LIMIT ?";
+    /// The first positions of each key, with its number from 1 on: keys, upper bound, lower bound,
+    /// how many of each.
+    Heads = "SELECT wanted.number, head.position \
+        FROM unnest(?) WITH ORDINALITY AS wanted(key, number) CROSS JOIN LATERAL \
+        (SELECT position FROM entry WHERE entry.key = wanted.key AND position < ? \
+        AND position >= ? ORDER BY position DESC LIMIT ?) AS head";
+    /// Rows that expired: the time, how many.
+    Expired = "SELECT position, batch, expires_at, json FROM event \
+        WHERE expires_at >= 0 AND expires_at <= ? LIMIT ?";
+    InsertEvents = "INSERT INTO event (position, batch, expires_at, json) \
+        SELECT * FROM unnest(?, ?, ?, ?) ON CONFLICT DO NOTHING";
+    InsertEntries = "INSERT INTO entry (key, position) SELECT * FROM unnest(?, ?) \
+        ON CONFLICT DO NOTHING";
+    RemoveEvents = "DELETE FROM event WHERE position = ANY(?)";
+    RemoveEntries = "DELETE FROM entry USING unnest(?, ?) AS gone(key, position) \
+        WHERE entry.key = gone.key AND entry.position = gone.position";
+    /// Gives a new origin.
+    ClaimOrigin = "INSERT INTO last_batch (origin, batch, token) \
+        VALUES (nextval('origin'), 0, 0) RETURNING origin";
+    /// Batch, token, origin.
+    SetLastBatch = "UPDATE last_batch SET batch = greatest(batch, ?), token = ? WHERE origin = ?";
+    /// Batch and token of an origin.
+    LastBatch = "SELECT batch, token FROM last_batch WHERE origin = ?";
+    Ping = "SELECT 1::bigint";
+    /// Key, role.
+    AddMember = "INSERT INTO member (pubkey, role) VALUES (?, ?) \
+        ON CONFLICT (pubkey) DO UPDATE SET role = excluded.role";
+    RemoveMember = "DELETE FROM member WHERE pubkey = ?";
+    RoleOf = "SELECT role FROM member WHERE pubkey = ?";
+    AllMembers = "SELECT pubkey, role FROM member ORDER BY pubkey";
+}
