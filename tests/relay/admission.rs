@@ -87,7 +87,10 @@ async fn sixty_subscriptions_and_a_message_are_each_answered_at_once() {
     let mut quickest = Duration::MAX;
     let mut last = None;
     // Other work on this machine may hold one attempt up, each with a key of its own.
-    for attempt in 0..5 {
+    for attempt in 0..50 {
+        if quickest < Duration::from_millis(100) {
+            break;
+        }
         let author = Author::new(10 + attempt);
         let mut client = logged_in(&relay, &author).await;
         let event = author.note("at last").sign();
