@@ -4,6 +4,10 @@
 mod cluster;
 
 mod abuse;
+mod admission;
+mod admission_guards;
+mod admission_redis;
+mod admission_settings;
 mod auth;
 mod bad_input;
 mod commands;
