@@ -11,13 +11,14 @@ use std::{
     time::Instant,
 };
 
-use actix::{Actor, Addr, Handler, Message, SyncContext};
+use actix::{Actor, Handler, Message, SyncContext};
 use buzz_protocol::Refusal;
 use bytes::BytesMut;
 use tracing::Span;
 
 use crate::{
-    connection::{Connection, Counted, HistoryPage, ws},
+    call::Asker,
+    connection::{Counted, HistoryPage, ws},
     metrics::Metrics,
     ports::{EventStore, Progress, Purpose, Query, StoreError, StoreReader},
     rooms::Permit,
@@ -32,12 +33,13 @@ pub const PAGE_BYTES: usize = 64 * 1024;
 pub struct ReadHistory {
     /// What to read, and how far it got.
     pub query: Box<Query>,
-    /// What stands before each event in its frame.
-    pub prefix: Box<str>,
+    /// What stands before each event in its frame; `None`: no frames, but the elements of a JSON
+    /// array, each behind a comma.
+    pub prefix: Option<Box<str>>,
     /// The subscription's number.
     pub token: u32,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Released when the page is read, before the client takes it.
     pub permit: Permit,
     /// The trace of the REQ.
@@ -53,7 +55,7 @@ pub struct CountEvents {
     /// The client's name for it.
     pub name: String,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Released when it is counted.
     pub permit: Permit,
     /// The trace of the COUNT.
@@ -132,7 +134,15 @@ impl Handler<ReadHistory> for DbReader {
         let started = Instant::now();
         let mut frames = BytesMut::new();
         let mut row = |json: &str| {
-            ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
+            match &prefix {
+                Some(prefix) => {
+                    ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
+                }
+                None => {
+                    frames.extend_from_slice(b",");
+                    frames.extend_from_slice(json.as_bytes());
+                }
+            }
             if frames.len() < PAGE_BYTES {
                 ControlFlow::Continue(())
             } else {

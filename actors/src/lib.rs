@@ -7,19 +7,24 @@
 //! | [`verifier`] | handler permits | `VerifyEvents`, `VerifyLogin` | `StoreEvents`, `Verified` | the frame is refused by name |
 //! | [`writer`] | handler permits | `StoreEvents` | `Publish`, `Stored` | the same |
 //! | [`db_reader`] | handler permits, a page a read | `ReadHistory`, `CountEvents` | `HistoryPage`, `Counted` | the same |
+//! | [`call`] | handler permits, one request a connection | a REST request | requests to the rooms, the answer | HTTP 503 |
+//! | [`replay`] | a million ids | `FirstUse` | its answer | HTTP 503 |
 //! | [`fanout`] | subscriptions × connections | `Subscribe`, `Publish` | `Deliver`, `FellBehind` | the subscription ends by name |
 //! | [`roster`] | one entry a connection | `Joined`, `Left`, `Drain` | `Shutdown` | HTTP 503 before it gets here |
 //!
-//! Beside them: [`ports`] (what the rooms need from outside), [`rooms`] (their addresses and the
+//! Beside them: [`rules`] (what may be published and asked), [`ports`] (what the rooms need from outside), [`rooms`] (their addresses and the
 //! two shared counters), [`outbox`] (what waits for one socket, counted), [`metrics`].
 
+pub mod call;
 pub mod connection;
 pub mod db_reader;
 pub mod fanout;
 pub mod metrics;
 pub mod outbox;
 pub mod ports;
+pub mod replay;
 pub mod rooms;
 pub mod roster;
+pub mod rules;
 pub mod verifier;
 pub mod writer;

@@ -1,8 +1,11 @@
 //! Every metric the rooms report: name, help, labels. Handles are held, since looking one up by
 //! name costs far more than counting. Labels come from closed sets, never from clients.
 
+use buzz_protocol::Refusal;
 use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge};
 use metrics::{describe_histogram, gauge, histogram};
+
+use crate::ports::Outcome;
 
 /// Seconds-scaled histogram buckets, for the exporter.
 pub const SECONDS_BUCKETS: [f64; 14] = [
@@ -34,6 +37,8 @@ pub struct Metrics {
     pub auth: AuthOutcomes,
     /// Frames refused because too many were in work.
     pub rejected_handler: Counter,
+    /// REST requests refused for the same reason.
+    pub rejected_handler_http: Counter,
     /// One batch of signatures, divided by its size.
     pub verify_seconds: Histogram,
     /// Events of one write batch.
@@ -67,6 +72,34 @@ pub struct EventOutcomes {
     pub rate_limited: Counter,
     /// The database failed.
     pub error: Counter,
+}
+
+impl EventOutcomes {
+    /// What a sender is told of an event that the writer took; counts it where it is accepted.
+    ///
+    /// # Errors
+    /// Says why it is not, uncounted.
+    pub fn verdict(&self, result: Result<Outcome, Refusal>) -> Result<&'static str, Refusal> {
+        let outcome = result?;
+        let message = outcome.verdict()?;
+        match outcome {
+            Outcome::Duplicate => self.duplicate.increment(1),
+            _ => self.accepted.increment(1),
+        }
+        Ok(message)
+    }
+
+    /// Counts an event that was not accepted.
+    pub fn count_refused(&self, refusal: &Refusal) {
+        match refusal.prefix() {
+            "invalid" => self.invalid.increment(1),
+            "restricted" | "auth-required" => self.restricted.increment(1),
+            "rate-limited" => self.rate_limited.increment(1),
+            "duplicate" => self.superseded.increment(1),
+            "blocked" => self.blocked.increment(1),
+            _ => self.error.increment(1),
+        }
+    }
 }
 
 /// Counters of `buzz_auth_outcomes_total`.
@@ -112,6 +145,9 @@ impl Metrics {
             rejected_handler: counter!(
                 "buzz_admission_rejections_total", "transport" => "websocket", "reason" => "handler"
             ),
+            rejected_handler_http: counter!(
+                "buzz_admission_rejections_total", "transport" => "http", "reason" => "handler"
+            ),
             verify_seconds: histogram!("buzz_verify_seconds"),
             write_batch_events: histogram!(WRITE_BATCH_EVENTS),
             db_write_seconds: db("write"),
@@ -128,7 +164,10 @@ fn describe() {
         "buzz_subscriptions_active",
         "Open subscriptions over all connections."
     );
-    describe_counter!("buzz_events_total", "EVENT frames by what became of them.");
+    describe_counter!(
+        "buzz_events_total",
+        "Events sent to the relay by what became of them."
+    );
     describe_counter!(
         "buzz_live_events_total",
         "Live events by what became of them, per subscription."
@@ -136,7 +175,7 @@ fn describe() {
     describe_counter!("buzz_auth_outcomes_total", "Logins (NIP-42) by outcome.");
     describe_counter!(
         "buzz_admission_rejections_total",
-        "Frames refused before any work."
+        "Frames and requests refused before any work."
     );
     describe_histogram!(
         "buzz_verify_seconds",

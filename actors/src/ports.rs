@@ -3,7 +3,7 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use buzz_protocol::{Filter, Limits, Pubkey, VerifiedEvent};
+use buzz_protocol::{Filter, Limits, Pubkey, Refusal, VerifiedEvent, refusal};
 
 /// A place for events. Cheap to share; each writer or reader owns one connection.
 pub trait EventStore: Send + Sync + 'static {
@@ -117,6 +117,24 @@ pub enum Outcome {
     NoRoom,
     /// Its author deleted it, or a version of its address as new as it (NIP-09).
     Deleted,
+}
+
+impl Outcome {
+    /// What its sender is told: the message of an event that is accepted, or why it is not.
+    ///
+    /// # Errors
+    /// Says why.
+    pub fn verdict(self) -> Result<&'static str, Refusal> {
+        match self {
+            Self::Stored => Ok(""),
+            Self::Duplicate => Ok(refusal::DUPLICATE),
+            Self::Superseded => Err(Refusal::Superseded),
+            Self::NoRoom => Err(Refusal::Error(
+                "no room among the ids of this second that begin like this one".into(),
+            )),
+            Self::Deleted => Err(Refusal::Blocked("deleted".into())),
+        }
+    }
 }
 
 /// The reading side.

@@ -155,15 +155,7 @@ impl Connection {
 
     /// Refuses an EVENT by name.
     fn refuse_event(&mut self, id: &EventId, refusal: &Refusal) {
-        let events = &self.rooms.metrics.events;
-        match refusal.prefix() {
-            "invalid" => events.invalid.increment(1),
-            "restricted" | "auth-required" => events.restricted.increment(1),
-            "rate-limited" => events.rate_limited.increment(1),
-            "duplicate" => events.superseded.increment(1),
-            "blocked" => events.blocked.increment(1),
-            _ => events.error.increment(1),
-        }
+        self.rooms.metrics.events.count_refused(refusal);
         self.log_refused("EVENT", refusal.prefix());
         self.send_ok(id, false, &refusal.to_string());
     }

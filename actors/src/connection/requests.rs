@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use actix::AsyncContext;
 use buzz_protocol::{
-    ClientFrame, Event, Filter, Limits, Refusal, auth,
+    ClientFrame, Event, Filter, Refusal, auth,
     client_frame::{About, BadFrame},
-    kind, refusal,
+    refusal,
 };
 use tracing::Span;
 
@@ -16,6 +16,7 @@ use crate::{
     fanout::Subscribe,
     ports::Query,
     rooms::Permit,
+    rules::{self, Sender},
     verifier::{VerifyEvents, VerifyLogin},
 };
 
@@ -79,25 +80,15 @@ impl Connection {
 
     fn check_event(&self, event: &Event) -> Result<Permit, Refusal> {
         self.check_login()?;
-        let limits: &Limits = &self.rooms.settings.limits;
-        limits.check_event(event, (self.rooms.clock)())?;
-        if event.kind == kind::CLIENT_AUTH {
-            return Err(Refusal::Invalid(
-                "a login belongs into an AUTH frame".into(),
-            ));
-        }
-        if event.is_protected() && !self.login.keys.contains(&event.pubkey) {
-            let why = "this event may only be published by its author".to_owned();
-            return Err(match self.login.keys.is_empty() {
-                true => Refusal::AuthRequired(why),
-                false => Refusal::Restricted(why),
-            });
-        }
-        if embeds_protected(event) {
-            return Err(Refusal::Restricted(
-                "the reposted event is protected".into(),
-            ));
-        }
+        let sender = if self.login.keys.contains(&event.pubkey) {
+            Sender::Author
+        } else if self.login.keys.is_empty() {
+            Sender::Anonymous
+        } else {
+            Sender::Other
+        };
+        let limits = &self.rooms.settings.limits;
+        rules::check_event(limits, event, sender, (self.rooms.clock)())?;
         self.enter()
     }
 
@@ -111,7 +102,7 @@ impl Connection {
             self.events.verifying = true;
             self.rooms.verifier.do_send(VerifyEvents {
                 events,
-                from: ctx.address(),
+                from: ctx.address().into(),
                 permit,
             });
         }
@@ -150,10 +141,10 @@ impl Connection {
         ctx: &mut Context,
     ) {
         self.reading += 1;
-        let from = ctx.address();
+        let from = ctx.address().into();
         self.rooms.reader.do_send(ReadHistory {
             query,
-            prefix,
+            prefix: Some(prefix),
             token,
             from,
             permit,
@@ -180,7 +171,7 @@ impl Connection {
             Ok(permit) => {
                 let query = self.begin_query(filters);
                 self.reading += 1;
-                let from = ctx.address();
+                let from = ctx.address().into();
                 self.rooms.counter.do_send(CountEvents {
                     query,
                     name,
@@ -202,9 +193,7 @@ impl Connection {
 
     /// What is stored and committed now.
     fn begin_query(&self, filters: Vec<Filter>) -> Box<Query> {
-        let committed = self.rooms.committed.get();
-        let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
-        Box::new(Query::new(filters, limits, now, committed))
+        Box::new(self.rooms.query(filters))
     }
 
     fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {
@@ -215,7 +204,7 @@ impl Connection {
                 self.login.pending = true;
                 self.rooms.verifier.do_send(VerifyLogin {
                     event,
-                    from: ctx.address(),
+                    from: ctx.address().into(),
                 });
             }
             Err(refusal) => self.refuse_login(&event.id, &refusal),
@@ -255,10 +244,4 @@ impl Connection {
             Refusal::TooManyRequests
         })
     }
-}
-
-/// Whether a repost carries a protected event in its content (NIP-18, NIP-70).
-fn embeds_protected(event: &Event) -> bool {
-    matches!(event.kind, kind::REPOST | kind::GENERIC_REPOST)
-        && serde_json::from_str::<Event>(&event.content).is_ok_and(|inner| inner.is_protected())
 }
