@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{BufReader, BufWriter, Write},
     net::SocketAddr,
+    num::NonZeroU64,
     path::Path,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -15,7 +16,8 @@ use anyhow::{Context, Result};
 use buzz_actors::{
     db_reader::DbReader,
     fanout::Fanout,
-    metrics::Metrics,
+    gate::Gate,
+    metrics::{GateMetrics, Metrics},
     ports::{EventStore, Purpose},
     replay::{self, Replay},
     rooms::{Committed, Permits, Rooms},
@@ -51,7 +53,7 @@ fn unix_now() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
+pub(crate) fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
     let database = &config.database;
     store::open(&database.url, database.durability).context("database.url")
 }
@@ -118,16 +120,32 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     )
     .context("the database can't be written")?;
     let writer = in_own_thread(move || writer);
-    let start_readers = |threads| {
+    let start_readers = |threads, purpose| {
         let (store, metrics) = (Arc::clone(&store), metrics.clone());
         SyncArbiter::start(threads, move || {
-            DbReader::new(Arc::clone(&store), Purpose::History, metrics.clone())
+            DbReader::new(Arc::clone(&store), purpose, metrics.clone())
         })
     };
-    // A fifth of the readers counts, the others read.
-    let counters = (config.database.readers / 5).max(1);
-    let counter = start_readers(counters);
-    let reader = start_readers(config.database.readers.saturating_sub(counters).max(1));
+    // Reads of history take no more connections than their gate lets pass, the rest is for logins.
+    let readers = config.database.readers;
+    let history_ceiling = buzz_gate::reader_ceiling(readers as u64);
+    let reader = start_readers(history_ceiling.get() as usize, Purpose::History);
+    let authorizer = start_readers((readers / 5).max(1), Purpose::Authorization);
+    let start_gate = |name, ceiling, wait, metrics: &GateMetrics| {
+        let metrics = metrics.clone();
+        in_own_thread(move || Gate::new(name, ceiling, wait, metrics))
+    };
+    let (history_wait, auth_wait) = (config.history.wait, config.auth.wait);
+    let gate_of = "history_reads";
+    let history_gate = start_gate(
+        gate_of,
+        Some(history_ceiling),
+        history_wait,
+        &metrics.history_gate,
+    );
+    let counters = NonZeroU64::new(history_ceiling.get() / 4).unwrap_or(NonZeroU64::MIN);
+    let count_gate = start_gate("counts", Some(counters), history_wait, &metrics.count_gate);
+    let auth_gate = start_gate("auth", None, auth_wait, &metrics.auth_gate);
     let verifier = {
         let (writer, metrics) = (writer.clone(), metrics.clone());
         SyncArbiter::start(cores(), move || {
@@ -138,7 +156,10 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
         verifier,
         writer,
         reader,
-        counter,
+        authorizer,
+        history_gate,
+        count_gate,
+        auth_gate,
         fanout,
         replay: Replay::new(replay::MAX_REMEMBERED, unix_now).start(),
         roster: Roster::default().start(),

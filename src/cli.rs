@@ -2,9 +2,11 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
+use buzz_actors::ports::Role;
+use buzz_protocol::Pubkey;
 use clap::{Parser, Subcommand};
 
-use crate::{app, config::Config};
+use crate::{app, config::Config, members};
 
 /// A Nostr relay.
 #[derive(Debug, Parser)]
@@ -31,11 +33,44 @@ enum Command {
         #[arg(default_value = "-")]
         file: PathBuf,
     },
+    /// Add, remove and list the relay's members.
+    Member {
+        #[command(subcommand)]
+        action: MemberAction,
+    },
     /// Write stored events as JSON Lines, newest first.
     Export {
         /// A NIP-01 filter: only what it matches.
         #[arg(long, value_name = "JSON")]
         filter: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum MemberAction {
+    /// Make a key a member, or give a member another role.
+    Add {
+        /// The public key: hex or npub.
+        #[arg(value_parser = members::parse_key)]
+        pubkey: Pubkey,
+        /// What the member is; an agent has the agents' quotas.
+        #[arg(long, default_value = "member", value_parser = members::role_parser())]
+        role: Role,
+    },
+    /// End a membership.
+    Remove {
+        /// The public key: hex or npub.
+        #[arg(value_parser = members::parse_key)]
+        pubkey: Pubkey,
+    },
+    /// Print all members with their roles.
+    List {
+        /// Only this one: hex or npub.
+        #[arg(value_parser = members::parse_key)]
+        pubkey: Option<Pubkey>,
+        /// Only those of this role.
+        #[arg(long, value_parser = members::role_parser())]
+        role: Option<Role>,
     },
 }
 
@@ -57,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::CheckConfig => check_config(&config),
         Command::Migrate => app::migrate(&config),
         Command::Import { file } => app::import(&config, &file),
+        Command::Member { action } => member(&config, action),
         Command::Export { filter } => app::export(&config, filter.as_deref()),
     };
     match done {
@@ -64,6 +100,18 @@ pub fn main() -> ExitCode {
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+fn member(config: &Config, action: MemberAction) -> anyhow::Result<()> {
+    let store = app::open_store(config)?;
+    let mut output = std::io::stdout().lock();
+    match action {
+        MemberAction::Add { pubkey, role } => members::add(&*store, &pubkey, role, &mut output),
+        MemberAction::Remove { pubkey } => members::remove(&*store, &pubkey, &mut output),
+        MemberAction::List { pubkey, role } => {
+            members::list(&*store, pubkey.as_ref(), role, &mut output)
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct Config {
     pub database: Database,
     /// Logins.
     pub auth: Auth,
+    /// Reads of stored events.
+    pub history: History,
     /// Logs and traces.
     pub telemetry: Telemetry,
 }
@@ -112,9 +114,23 @@ pub struct Database {
 pub struct Auth {
     /// Only logged-in clients publish and read.
     pub required: bool,
+    /// Only members log in, and only they publish and read.
+    pub members_only: bool,
+    /// The longest wait at the auth gate.
+    #[serde(with = "values::duration")]
+    pub wait: Duration,
     /// With `required`: sockets without a login are closed after it.
     #[serde(with = "values::duration")]
     pub timeout: Duration,
+}
+
+/// `[history]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct History {
+    /// The longest wait at the history-read gate.
+    #[serde(with = "values::duration")]
+    pub wait: Duration,
 }
 
 /// `[telemetry]`.
@@ -185,7 +201,17 @@ impl Default for Auth {
     fn default() -> Self {
         Self {
             required: false,
+            members_only: false,
+            wait: Duration::from_secs(2),
             timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            wait: Duration::from_secs(1),
         }
     }
 }
@@ -336,7 +362,8 @@ impl Config {
             relay_url: self.server.url.clone(),
             max_frame_bytes: self.server.max_frame_bytes,
             send_queue: self.server.send_queue,
-            auth_required: self.auth.required,
+            auth_required: self.auth.required || self.auth.members_only,
+            members_only: self.auth.members_only,
             auth_timeout: self.auth.timeout,
         }
     }

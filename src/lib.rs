@@ -8,6 +8,7 @@
 //! | [`http`] | the way in: upgrade, NIP-11, admin endpoints |
 //! | [`store`] | events in SQLite |
 //! | [`import`], [`export`] | JSON Lines in and out |
+//! | `members` | who belongs to the relay |
 //! | [`telemetry`] | logs, traces, metrics exporter |
 //!
 //! The rooms themselves are the crate `buzz-actors`.
@@ -18,5 +19,6 @@ pub mod config;
 pub mod export;
 pub mod http;
 pub mod import;
+mod members;
 pub mod store;
 pub mod telemetry;

@@ -9,15 +9,17 @@
 use std::{sync::Arc, time::Duration};
 
 use actix::{Addr, Handler, Message};
-use buzz_protocol::{Event, Filter, Pubkey, Refusal};
+use buzz_protocol::{Event, EventId, Filter, Pubkey, Refusal};
 use bytes::BytesMut;
 use tokio::sync::mpsc;
 use tracing::Span;
 
 use crate::{
-    connection::{Connection, Counted, HistoryPage, LoginVerified, Stored, Verified},
-    db_reader::{CountEvents, ReadHistory},
-    ports::{Outcome, Query},
+    connection::{
+        Connection, Counted, HistoryPage, LoginShed, LoginVerified, RoleFound, Stored, Verified,
+    },
+    db_reader::request::{CountRequest, HistoryRequest, RoleRequest},
+    ports::{Outcome, Query, Role},
     replay::FirstUse,
     rooms::{Permit, Rooms},
     rules::{self, Sender},
@@ -41,6 +43,8 @@ pub enum Asker {
 pub enum Answer {
     Verified(Verified),
     LoginVerified(LoginVerified),
+    RoleFound(RoleFound),
+    LoginShed(LoginShed),
     Stored(Stored),
     HistoryPage(HistoryPage),
     Counted(Counted),
@@ -55,7 +59,7 @@ macro_rules! answers {
         })*
     };
 }
-answers!(Verified LoginVerified Stored HistoryPage Counted);
+answers!(Verified LoginVerified RoleFound LoginShed Stored HistoryPage Counted);
 
 impl From<Addr<Connection>> for Asker {
     fn from(connection: Addr<Connection>) -> Self {
@@ -126,9 +130,28 @@ pub fn enter(rooms: &Rooms) -> Result<Permit, Refusal> {
     })
 }
 
+/// The role of the key that signed the authorization `id`, as at a socket's login.
+async fn find_role(rooms: &Arc<Rooms>, key: Pubkey, id: EventId) -> Result<Option<Role>, Refusal> {
+    let (from, answers) = Answers::expect();
+    let rooms = Arc::clone(rooms);
+    RoleRequest {
+        key,
+        id,
+        from,
+        rooms,
+    }
+    .enter();
+    let role = answers.find(|answer| match answer {
+        Answer::RoleFound(found) => Some(found.role),
+        Answer::LoginShed(LoginShed) => Some(Err(Refusal::TooManyRequests)),
+        _ => None,
+    });
+    role.await?
+}
+
 impl Call {
     /// Begins a call with its authorization, which is known to name this request. Checks its
-    /// signature, and that it was not used before.
+    /// signature, that it was not used before, and its key's membership.
     ///
     /// # Errors
     /// Says why the call may not go on.
@@ -154,6 +177,10 @@ impl Call {
         // Behind the signature, so that nobody can fill the memory with what is not signed.
         let first_use = rooms.replay.send(FirstUse { id, created_at }).await;
         first_use.unwrap_or_else(|_| Err(Refusal::Error("the relay could not answer".into())))?;
+        let role = find_role(rooms, key, id).await?;
+        if role.is_none() && rooms.settings.members_only {
+            return Err(Refusal::Restricted("not a member of this relay".into()));
+        }
         Ok(Self {
             rooms: Arc::clone(rooms),
             key,
@@ -217,13 +244,16 @@ impl Call {
         let Self { rooms, permit, .. } = self;
         rules::check_filters(&rooms.settings.limits, &filters)?;
         let (from, answers) = Answers::expect();
-        rooms.counter.do_send(CountEvents {
-            query: Box::new(rooms.query(filters)),
+        let query = Box::new(rooms.query(filters));
+        let request = CountRequest {
+            query,
             name: String::new(),
             from,
             permit,
             span: Span::none(),
-        });
+            rooms,
+        };
+        request.enter();
         let counted = answers.find(|answer| match answer {
             Answer::Counted(counted) => Some(counted.count),
             _ => None,
@@ -273,14 +303,16 @@ impl Pages {
 
     async fn read(&mut self, query: Box<Query>, permit: Permit) -> Result<BytesMut, Refusal> {
         let (from, answers) = Answers::expect();
-        self.rooms.reader.do_send(ReadHistory {
+        let request = HistoryRequest {
             query,
             prefix: None,
             token: 0,
             from,
             permit,
             span: Span::none(),
-        });
+            rooms: Arc::clone(&self.rooms),
+        };
+        request.enter();
         let page = answers.find(|answer| match answer {
             Answer::HistoryPage(page) => Some(page),
             _ => None,

@@ -1,8 +1,11 @@
 //! Reads stored events, each thread with one connection of its own, and puts them into frames.
 //!
-//! Bound: every read holds a handler permit, and a page ends at [`PAGE_BYTES`], so that a slow
+//! Bound: every read holds a permit of its gate, and a page ends at [`PAGE_BYTES`], so that a slow
 //! client holds neither a connection nor more memory than a page a subscription. Arrives:
-//! `ReadHistory`, `CountEvents`, `Ping`. Leaves: `HistoryPage` and `Counted` to the connection.
+//! `ReadHistory`, `CountEvents`, `LookUpRole`, `Ping`. Leaves: `HistoryPage`, `Counted` and
+//! `RoleFound` to the connection. How a request gets here: [`request`].
+
+pub mod request;
 
 use std::{
     ops::ControlFlow,
@@ -14,14 +17,13 @@ use std::{
 use actix::{Actor, Handler, Message, SyncContext};
 use buzz_protocol::Refusal;
 use bytes::BytesMut;
-use tracing::Span;
 
+use self::request::{CountRequest, HistoryRequest, RoleRequest};
 use crate::{
-    call::Asker,
-    connection::{Counted, HistoryPage, ws},
+    connection::{Counted, HistoryPage, RoleFound, ws},
+    gate,
     metrics::Metrics,
-    ports::{EventStore, Progress, Purpose, Query, StoreError, StoreReader},
-    rooms::Permit,
+    ports::{EventStore, Progress, Purpose, StoreError, StoreReader},
 };
 
 /// A page of history ends with the frame that reaches this size.
@@ -31,19 +33,10 @@ pub const PAGE_BYTES: usize = 64 * 1024;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ReadHistory {
-    /// What to read, and how far it got.
-    pub query: Box<Query>,
-    /// What stands before each event in its frame; `None`: no frames, but the elements of a JSON
-    /// array, each behind a comma.
-    pub prefix: Option<Box<str>>,
-    /// The subscription's number.
-    pub token: u32,
-    /// Who asked.
-    pub from: Asker,
-    /// Released when the page is read, before the client takes it.
-    pub permit: Permit,
-    /// The trace of the REQ.
-    pub span: Span,
+    /// What to read.
+    pub request: Box<HistoryRequest>,
+    /// Held while it is read.
+    pub permit: gate::Permit,
 }
 
 /// Counts stored events.
@@ -51,15 +44,19 @@ pub struct ReadHistory {
 #[rtype(result = "()")]
 pub struct CountEvents {
     /// What to count.
-    pub query: Box<Query>,
-    /// The client's name for it.
-    pub name: String,
-    /// Who asked.
-    pub from: Asker,
-    /// Released when it is counted.
-    pub permit: Permit,
-    /// The trace of the COUNT.
-    pub span: Span,
+    pub request: CountRequest,
+    /// Held while it is counted: a read's permit, and a counter's share of them.
+    pub permits: (gate::Permit, gate::Permit),
+}
+
+/// Looks up the role of a key that logs in.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LookUpRole {
+    /// Whose.
+    pub request: Box<RoleRequest>,
+    /// Held while the database is asked.
+    pub permit: gate::Permit,
 }
 
 /// Asks the database for a sign of life.
@@ -120,13 +117,18 @@ impl Handler<ReadHistory> for DbReader {
     type Result = ();
     fn handle(&mut self, read: ReadHistory, _: &mut Self::Context) {
         let ReadHistory {
+            request,
+            permit: read,
+        } = read;
+        let HistoryRequest {
             mut query,
             prefix,
             token,
             from,
             permit,
             span,
-        } = read;
+            rooms: _,
+        } = *request;
         if !from.connected() {
             return;
         }
@@ -153,7 +155,8 @@ impl Handler<ReadHistory> for DbReader {
         self.metrics
             .db_read_seconds
             .record(started.elapsed().as_secs_f64());
-        drop(permit);
+        // The permits first: the answer may bring the next frame at once.
+        drop((read, permit));
         let rest = match progress {
             Ok(Progress::Done) => Ok(None),
             Ok(Progress::Paused) => Ok(Some(query)),
@@ -170,13 +173,15 @@ impl Handler<ReadHistory> for DbReader {
 impl Handler<CountEvents> for DbReader {
     type Result = ();
     fn handle(&mut self, count: CountEvents, _: &mut Self::Context) {
-        let CountEvents {
+        let CountEvents { request, permits } = count;
+        let CountRequest {
             query,
             name,
             from,
             permit,
             span,
-        } = count;
+            rooms: _,
+        } = request;
         if !from.connected() {
             return;
         }
@@ -186,10 +191,32 @@ impl Handler<CountEvents> for DbReader {
         self.metrics
             .db_count_seconds
             .record(started.elapsed().as_secs_f64());
-        drop(permit);
+        drop((permits, permit));
         from.do_send(Counted {
             name,
             count: count.map_err(|error| refusal(&error)),
+        });
+    }
+}
+
+impl Handler<LookUpRole> for DbReader {
+    type Result = ();
+    fn handle(&mut self, look_up: LookUpRole, _: &mut Self::Context) {
+        let LookUpRole { request, permit } = look_up;
+        if !request.from.connected() {
+            return;
+        }
+        let RoleRequest { key, id, from, .. } = *request;
+        let started = Instant::now();
+        let role = self.with_connection(|connection| connection.role(&key));
+        self.metrics
+            .db_role_seconds
+            .record(started.elapsed().as_secs_f64());
+        drop(permit);
+        from.do_send(RoleFound {
+            id,
+            key,
+            role: role.map_err(|error| refusal(&error)),
         });
     }
 }

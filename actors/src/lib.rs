@@ -5,8 +5,9 @@
 //! |---|---|---|---|---|
 //! | [`connection`] | 64 frames in work a socket | the client's frames, answers | requests to the rooms, the client's bytes | the socket is not read |
 //! | [`verifier`] | handler permits | `VerifyEvents`, `VerifyLogin` | `StoreEvents`, `Verified` | the frame is refused by name |
+//! | [`gate`] | handler permits, a wait each | `Acquire`, `SetLimit`, permits | `ReadHistory`, `CountEvents`, `LookUpRole` | whoever waited too long is refused by name, a login by a bare close |
 //! | [`writer`] | handler permits | `StoreEvents` | `Publish`, `Stored` | the same |
-//! | [`db_reader`] | handler permits, a page a read | `ReadHistory`, `CountEvents` | `HistoryPage`, `Counted` | the same |
+//! | [`db_reader`] | handler permits, a page a read | `ReadHistory`, `CountEvents`, `LookUpRole` | `HistoryPage`, `Counted`, `RoleFound` | the same |
 //! | [`call`] | handler permits, one request a connection | a REST request | requests to the rooms, the answer | HTTP 503 |
 //! | [`replay`] | a million ids | `FirstUse` | its answer | HTTP 503 |
 //! | [`fanout`] | subscriptions × connections | `Subscribe`, `Publish` | `Deliver`, `FellBehind` | the subscription ends by name |
@@ -19,6 +20,7 @@ pub mod call;
 pub mod connection;
 pub mod db_reader;
 pub mod fanout;
+pub mod gate;
 pub mod metrics;
 pub mod outbox;
 pub mod ports;

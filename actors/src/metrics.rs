@@ -35,6 +35,12 @@ pub struct Metrics {
     pub live_fell_behind: Counter,
     /// Logins by outcome.
     pub auth: AuthOutcomes,
+    /// The cap of reads and counts of stored events.
+    pub history_gate: GateMetrics,
+    /// The cap of logins in their database checks.
+    pub auth_gate: GateMetrics,
+    /// The share of the history cap that counts may take.
+    pub count_gate: GateMetrics,
     /// Frames refused because too many were in work.
     pub rejected_handler: Counter,
     /// REST requests refused for the same reason.
@@ -49,6 +55,8 @@ pub struct Metrics {
     pub db_read_seconds: Histogram,
     /// One count.
     pub db_count_seconds: Histogram,
+    /// One look at a key's role.
+    pub db_role_seconds: Histogram,
     /// One purge of expired events.
     pub db_purge_seconds: Histogram,
 }
@@ -109,8 +117,44 @@ pub struct AuthOutcomes {
     pub ok: Counter,
     /// Wrong in itself.
     pub invalid: Counter,
+    /// Not a member, where only members may log in, or too many keys on one socket.
+    pub restricted: Counter,
+    /// Shed at the auth gate.
+    pub concurrency_limit: Counter,
     /// None came in time where one is required.
     pub timeout: Counter,
+    /// The database could not be asked.
+    pub error: Counter,
+}
+
+/// What one gate reports, under its name as the label `gate`.
+#[derive(Clone)]
+pub struct GateMetrics {
+    /// The most that may be in flight; 0: no limit.
+    pub limit: Gauge,
+    /// Permits granted and not yet back.
+    pub in_flight: Gauge,
+    /// Who waits for one.
+    pub waiting: Gauge,
+    /// In flight above the limit.
+    pub debt: Gauge,
+    /// Waited too long and were refused.
+    pub shed: Counter,
+    /// How long those that got a permit waited for it.
+    pub wait_seconds: Histogram,
+}
+
+impl GateMetrics {
+    pub(crate) fn register(gate: &'static str) -> Self {
+        Self {
+            limit: gauge!("buzz_concurrency_limit", "gate" => gate),
+            in_flight: gauge!("buzz_concurrency_in_flight", "gate" => gate),
+            waiting: gauge!("buzz_concurrency_waiting", "gate" => gate),
+            debt: gauge!("buzz_concurrency_debt", "gate" => gate),
+            shed: counter!("buzz_concurrency_shed_total", "gate" => gate),
+            wait_seconds: histogram!("buzz_concurrency_wait_seconds", "gate" => gate),
+        }
+    }
 }
 
 impl Metrics {
@@ -140,8 +184,14 @@ impl Metrics {
             auth: AuthOutcomes {
                 ok: auth("ok"),
                 invalid: auth("invalid"),
+                restricted: auth("restricted"),
+                concurrency_limit: auth("concurrency_limit"),
                 timeout: auth("timeout"),
+                error: auth("error"),
             },
+            history_gate: GateMetrics::register("history_reads"),
+            auth_gate: GateMetrics::register("auth"),
+            count_gate: GateMetrics::register("counts"),
             rejected_handler: counter!(
                 "buzz_admission_rejections_total", "transport" => "websocket", "reason" => "handler"
             ),
@@ -153,6 +203,7 @@ impl Metrics {
             db_write_seconds: db("write"),
             db_read_seconds: db("read"),
             db_count_seconds: db("count"),
+            db_role_seconds: db("role"),
             db_purge_seconds: db("purge"),
         }
     }
@@ -173,6 +224,25 @@ fn describe() {
         "Live events by what became of them, per subscription."
     );
     describe_counter!("buzz_auth_outcomes_total", "Logins (NIP-42) by outcome.");
+    describe_gauge!(
+        "buzz_concurrency_limit",
+        "The most that may be in flight; 0: no limit."
+    );
+    describe_gauge!("buzz_concurrency_in_flight", "Permits in use.");
+    describe_gauge!("buzz_concurrency_waiting", "Who waits for a permit.");
+    describe_gauge!(
+        "buzz_concurrency_debt",
+        "Permits in use above the limit, since it was lowered."
+    );
+    describe_counter!(
+        "buzz_concurrency_shed_total",
+        "Waited too long for a permit and were refused."
+    );
+    describe_histogram!(
+        "buzz_concurrency_wait_seconds",
+        Unit::Seconds,
+        "Time from asking for a permit to getting it."
+    );
     describe_counter!(
         "buzz_admission_rejections_total",
         "Frames and requests refused before any work."

@@ -14,8 +14,8 @@ use buzz_protocol::{Filter, Limits};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    db_reader::DbReader, fanout::Fanout, metrics::Metrics, ports::Query, replay::Replay,
-    roster::Roster, verifier::Verifier, writer::Writer,
+    db_reader::DbReader, fanout::Fanout, gate::Gate, metrics::Metrics, ports::Query,
+    replay::Replay, roster::Roster, verifier::Verifier, writer::Writer,
 };
 
 /// What the connections are told at the start.
@@ -31,6 +31,8 @@ pub struct Settings {
     pub send_queue: usize,
     /// Whether only logged-in clients may publish and read.
     pub auth_required: bool,
+    /// Whether only members may log in.
+    pub members_only: bool,
     /// How long a socket may stay without a login where one is required.
     pub auth_timeout: Duration,
 }
@@ -41,10 +43,16 @@ pub struct Rooms {
     pub verifier: Addr<Verifier>,
     /// Writes events.
     pub writer: Addr<Writer>,
-    /// Reads events.
+    /// Reads and counts events, each with a permit of the history gate.
     pub reader: Addr<DbReader>,
-    /// Counts events, with connections of its own: a count may take long, and no read waits for it.
-    pub counter: Addr<DbReader>,
+    /// Reads roles, with connections of its own: no history keeps anybody from logging in.
+    pub authorizer: Addr<DbReader>,
+    /// Caps the reads and counts of stored events.
+    pub history_gate: Addr<Gate>,
+    /// The share of them that counts may take: one may take long, and reads must go on.
+    pub count_gate: Addr<Gate>,
+    /// Caps the logins in their database checks.
+    pub auth_gate: Addr<Gate>,
     /// Passes live events on.
     pub fanout: Addr<Fanout>,
     /// Knows which authorizations of REST requests were used.

@@ -18,6 +18,7 @@ mod half_open;
 mod hostile;
 mod limits;
 mod live;
+mod members;
 mod operations;
 mod our_client;
 mod protected;

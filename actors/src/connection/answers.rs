@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::{Handler, Message};
 use actix_http::ws::CloseCode;
-use buzz_protocol::{EventId, Pubkey, Refusal, VerifiedEvent, relay_frame};
+use buzz_protocol::{EventId, Refusal, VerifiedEvent, relay_frame};
 use bytes::BytesMut;
 use tracing::Span;
 
@@ -17,16 +17,6 @@ use crate::ports::{Outcome, Query};
 pub struct Verified {
     /// Those that are not what they claim to be.
     pub rejected: Vec<(EventId, Refusal)>,
-}
-
-/// A login's signature was checked.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct LoginVerified {
-    /// The login's event.
-    pub id: EventId,
-    /// Whose it is.
-    pub verdict: Result<Pubkey, Refusal>,
 }
 
 /// A batch was committed, or failed.
@@ -84,23 +74,7 @@ pub struct FellBehind {
 #[rtype(result = "()")]
 pub struct Shutdown;
 
-/// Keys that may log in on one socket.
-const MAX_KEYS: usize = 64;
-
 impl Connection {
-    pub(super) fn refuse_login(&mut self, id: &EventId, refusal: &Refusal) {
-        self.rooms.metrics.auth.invalid.increment(1);
-        self.log_login("denied", refusal.prefix());
-        self.send_ok(id, false, &refusal.to_string());
-    }
-
-    pub(super) fn log_login(&self, outcome: &'static str, reason: &'static str) {
-        tracing::info!(
-            target: "access", outcome, reason, verb = "AUTH", peer = %self.peer,
-            connection = self.number, "login {outcome}/{reason}"
-        );
-    }
-
     /// Ends the history of a subscription: EOSE, then the live events that waited.
     fn finish_history(&mut self, token: u32) {
         let Some(subscription) = self.subscriptions.by_token(token) else {
@@ -134,32 +108,6 @@ impl Handler<Verified> for Connection {
         self.events.count -= verified.rejected.len();
         for (id, refusal) in &verified.rejected {
             self.refuse_event(id, refusal);
-        }
-    }
-}
-
-impl Handler<LoginVerified> for Connection {
-    type Result = ();
-    fn handle(&mut self, login: LoginVerified, _: &mut Context) {
-        self.login.pending = false;
-        let known = &self.login.keys;
-        let verdict = login.verdict.and_then(|key| {
-            if known.len() >= MAX_KEYS && !known.contains(&key) {
-                let why = format!("at most {MAX_KEYS} keys may log in on one connection");
-                return Err(Refusal::Restricted(why));
-            }
-            Ok(key)
-        });
-        match verdict {
-            Ok(key) => {
-                if !self.login.keys.contains(&key) {
-                    self.login.keys.push(key);
-                }
-                self.rooms.metrics.auth.ok.increment(1);
-                self.log_login("ok", "signed");
-                self.send_ok(&login.id, true, "");
-            }
-            Err(refusal) => self.refuse_login(&login.id, &refusal),
         }
     }
 }

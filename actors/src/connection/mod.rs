@@ -3,11 +3,13 @@
 //! Bound: [`IN_WORK`] frames and [`READS`] pages in work; then the socket is not read. What waits
 //! to be sent is bounded by the same numbers for answers and by [`Meter`] for live events.
 //! Arrives: the client's bytes, and answers from the rooms. Leaves: `VerifyEvents`, `VerifyLogin`,
-//! `ReadHistory`, `CountEvents`, `Subscribe`, and the client's bytes.
+//! requests to the gates, `Subscribe`, and the client's bytes.
 //!
-//! Follow a frame: `socket` (bytes) → `requests` (what the client asks) → the rooms → `answers`.
+//! Follow a frame: `socket` (bytes) → `requests` (what the client asks) → the rooms → `answers`; an
+//! AUTH is `login` both ways.
 
 mod answers;
+mod login;
 mod requests;
 mod socket;
 mod subscriptions;
@@ -22,13 +24,14 @@ use buzz_protocol::{Event, EventId, Pubkey, Refusal, relay_frame};
 use bytes::BytesMut;
 use tracing::Span;
 
-pub use self::answers::{Counted, Deliver, FellBehind, HistoryPage, LoginVerified, Shutdown};
-pub use self::answers::{Stored, Verified};
+pub use self::answers::{Counted, Deliver, FellBehind, HistoryPage, Shutdown, Stored, Verified};
+pub use self::login::{LoginShed, LoginVerified, RoleFound};
 pub use self::socket::start;
 use self::subscriptions::{Phase, Subscription, Subscriptions};
 use crate::{
     fanout::Unsubscribe,
     outbox::Meter,
+    ports::Role,
     rooms::{Permit, Rooms},
     roster::{Joined, Left},
 };
@@ -108,9 +111,20 @@ struct EventsInWork {
 /// Who the client has proved to be.
 struct Login {
     challenge: String,
-    keys: Vec<Pubkey>,
+    /// In the order of their logins, with the role each had then.
+    keys: Vec<(Pubkey, Option<Role>)>,
     /// A login is being checked; later frames wait for it.
     pending: bool,
+}
+
+impl Login {
+    fn has(&self, key: &Pubkey) -> bool {
+        self.keys.iter().any(|(known, _)| known == key)
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.keys.is_empty()
+    }
 }
 
 impl Connection {
@@ -236,12 +250,9 @@ impl Actor for Connection {
         self.send(&challenge);
         if self.rooms.settings.auth_required {
             ctx.run_later(self.rooms.settings.auth_timeout, |connection, _| {
-                if connection.login.keys.is_empty() {
-                    // A bare close, as for a login that is shed: no code, no reason.
+                if connection.login.is_anonymous() {
                     connection.rooms.metrics.auth.timeout.increment(1);
-                    connection.log_login("denied", "timeout");
-                    connection.end("auth_timeout");
-                    connection.outgoing.wake();
+                    connection.cut_login("timeout");
                 }
             });
         }

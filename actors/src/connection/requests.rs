@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::AsyncContext;
 use buzz_protocol::{
-    ClientFrame, Event, Filter, Refusal, auth,
+    ClientFrame, Event, Filter, Refusal,
     client_frame::{About, BadFrame},
     refusal,
 };
@@ -12,12 +12,12 @@ use tracing::Span;
 
 use super::{Connection, Context};
 use crate::{
-    db_reader::{CountEvents, ReadHistory},
+    db_reader::request::{CountRequest, HistoryRequest},
     fanout::Subscribe,
     ports::Query,
     rooms::Permit,
     rules::{self, Sender},
-    verifier::{VerifyEvents, VerifyLogin},
+    verifier::VerifyEvents,
 };
 
 impl Connection {
@@ -80,9 +80,9 @@ impl Connection {
 
     fn check_event(&self, event: &Event) -> Result<Permit, Refusal> {
         self.check_login()?;
-        let sender = if self.login.keys.contains(&event.pubkey) {
+        let sender = if self.login.has(&event.pubkey) {
             Sender::Author
-        } else if self.login.keys.is_empty() {
+        } else if self.login.is_anonymous() {
             Sender::Anonymous
         } else {
             Sender::Other
@@ -141,15 +141,16 @@ impl Connection {
         ctx: &mut Context,
     ) {
         self.reading += 1;
-        let from = ctx.address().into();
-        self.rooms.reader.do_send(ReadHistory {
+        let request = HistoryRequest {
             query,
             prefix: Some(prefix),
             token,
-            from,
+            from: ctx.address().into(),
             permit,
             span,
-        });
+            rooms: Arc::clone(&self.rooms),
+        };
+        request.enter();
     }
 
     fn check_req(&self, sub: &str, filters: &[Filter]) -> Result<Permit, Refusal> {
@@ -171,14 +172,15 @@ impl Connection {
             Ok(permit) => {
                 let query = self.begin_query(filters);
                 self.reading += 1;
-                let from = ctx.address().into();
-                self.rooms.counter.do_send(CountEvents {
+                let request = CountRequest {
                     query,
                     name,
-                    from,
+                    from: ctx.address().into(),
                     permit,
                     span,
-                });
+                    rooms: Arc::clone(&self.rooms),
+                };
+                request.enter();
             }
             Err(refusal) => self.refuse_sub("COUNT", &name, &refusal),
         }
@@ -194,21 +196,6 @@ impl Connection {
     /// What is stored and committed now.
     fn begin_query(&self, filters: Vec<Filter>) -> Box<Query> {
         Box::new(self.rooms.query(filters))
-    }
-
-    fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {
-        let relay_url = &self.rooms.settings.relay_url;
-        let now = (self.rooms.clock)();
-        match auth::check_login(&event, &self.login.challenge, relay_url, now) {
-            Ok(()) => {
-                self.login.pending = true;
-                self.rooms.verifier.do_send(VerifyLogin {
-                    event,
-                    from: ctx.address().into(),
-                });
-            }
-            Err(refusal) => self.refuse_login(&event.id, &refusal),
-        }
     }
 
     /// Reads the next page of one subscription whose last page has been sent.
@@ -232,7 +219,7 @@ impl Connection {
     }
 
     fn check_login(&self) -> Result<(), Refusal> {
-        if self.rooms.settings.auth_required && self.login.keys.is_empty() {
+        if self.rooms.settings.auth_required && self.login.is_anonymous() {
             return Err(Refusal::AuthRequired("log in first".into()));
         }
         Ok(())

@@ -14,6 +14,7 @@
 //! | [`auth`] | the checks of a NIP-42 login |
 //! | [`http_auth`] | the checks of a NIP-98 authorization of one HTTP request |
 //! | [`url`] | the parts of a URL that decide whether two name the same place |
+//! | [`nip19`] | keys as people pass them around (`npub1…`) |
 //! | [`hex`] | fixed-size lower-case hex values |
 
 pub mod auth;
@@ -24,6 +25,7 @@ pub mod hex;
 pub mod http_auth;
 pub mod kind;
 pub mod limits;
+pub mod nip19;
 pub mod refusal;
 pub mod relay_frame;
 pub mod url;

@@ -13,7 +13,7 @@ const REQUEST: Request<'_> = Request {
 };
 
 fn signed(unsigned: UnsignedEvent) -> Event {
-    let keys = Keypair::from_seckey_byte_array([1; 32]).expect("a key");
+    let keys = Keypair::from_secret_bytes([1; 32]).expect("a key");
     unsigned.sign(&keys)
 }
 

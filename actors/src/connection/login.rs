@@ -1,0 +1,140 @@
+//! One AUTH (NIP-42): form and challenge here, the signature at the verifier, the key's role from
+//! the database behind the auth gate, then the answer. Later frames of the socket wait for it.
+
+use std::sync::Arc;
+
+use actix::{AsyncContext, Handler, Message};
+use buzz_protocol::{Event, EventId, Pubkey, Refusal, auth};
+
+use super::{Connection, Context};
+use crate::{db_reader::request::RoleRequest, ports::Role, verifier::VerifyLogin};
+
+/// A login's signature was checked.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LoginVerified {
+    /// The login's event.
+    pub id: EventId,
+    /// Whose it is.
+    pub verdict: Result<Pubkey, Refusal>,
+}
+
+/// The role of the key that logs in was looked up.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct RoleFound {
+    /// The login's event.
+    pub id: EventId,
+    /// Who logs in.
+    pub key: Pubkey,
+    /// `None`: no member.
+    pub role: Result<Option<Role>, Refusal>,
+}
+
+/// The login waited too long at the auth gate.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LoginShed;
+
+/// Keys that may log in on one socket.
+const MAX_KEYS: usize = 64;
+
+impl Connection {
+    pub(super) fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {
+        let relay_url = &self.rooms.settings.relay_url;
+        let now = (self.rooms.clock)();
+        match auth::check_login(&event, &self.login.challenge, relay_url, now) {
+            Ok(()) => {
+                self.login.pending = true;
+                self.rooms.verifier.do_send(VerifyLogin {
+                    event,
+                    from: ctx.address().into(),
+                });
+            }
+            Err(refusal) => self.refuse_login(&event.id, &refusal),
+        }
+    }
+
+    fn refuse_login(&mut self, id: &EventId, refusal: &Refusal) {
+        self.login.pending = false;
+        let auth = &self.rooms.metrics.auth;
+        match refusal.prefix() {
+            "restricted" => auth.restricted.increment(1),
+            "error" => auth.error.increment(1),
+            _ => auth.invalid.increment(1),
+        }
+        self.log_login("denied", refusal.prefix());
+        self.send_ok(id, false, &refusal.to_string());
+    }
+
+    fn log_login(&self, outcome: &'static str, reason: &'static str) {
+        tracing::info!(
+            target: "access", outcome, reason, verb = "AUTH", peer = %self.peer,
+            connection = self.number, "login {outcome}/{reason}"
+        );
+    }
+
+    /// A bare close: no OK, no code, no reason. The client's ordinary reconnect is the retry.
+    pub(super) fn cut_login(&mut self, reason: &'static str) {
+        self.log_login("denied", reason);
+        self.end(reason);
+        self.outgoing.wake();
+    }
+
+    /// Whether `key` may log in with that role.
+    fn check_key(&self, key: &Pubkey, role: Option<Role>) -> Result<(), Refusal> {
+        if role.is_none() && self.rooms.settings.members_only {
+            return Err(Refusal::Restricted("not a member of this relay".into()));
+        }
+        if self.login.keys.len() >= MAX_KEYS && !self.login.has(key) {
+            let why = format!("at most {MAX_KEYS} keys may log in on one connection");
+            return Err(Refusal::Restricted(why));
+        }
+        Ok(())
+    }
+}
+
+impl Handler<LoginVerified> for Connection {
+    type Result = ();
+    fn handle(&mut self, login: LoginVerified, ctx: &mut Context) {
+        match login.verdict {
+            Ok(key) => RoleRequest {
+                key,
+                id: login.id,
+                from: ctx.address().into(),
+                rooms: Arc::clone(&self.rooms),
+            }
+            .enter(),
+            Err(refusal) => self.refuse_login(&login.id, &refusal),
+        }
+    }
+}
+
+impl Handler<RoleFound> for Connection {
+    type Result = ();
+    fn handle(&mut self, found: RoleFound, _: &mut Context) {
+        let RoleFound { id, key, role } = found;
+        let checked = role.and_then(|role| self.check_key(&key, role).map(|()| role));
+        match checked {
+            Ok(role) => {
+                self.login.pending = false;
+                match self.login.keys.iter_mut().find(|(known, _)| *known == key) {
+                    Some(known) => known.1 = role,
+                    None => self.login.keys.push((key, role)),
+                }
+                self.rooms.metrics.auth.ok.increment(1);
+                self.log_login("ok", "signed");
+                self.send_ok(&id, true, "");
+            }
+            Err(refusal) => self.refuse_login(&id, &refusal),
+        }
+    }
+}
+
+impl Handler<LoginShed> for Connection {
+    type Result = ();
+    fn handle(&mut self, _: LoginShed, _: &mut Context) {
+        self.rooms.metrics.auth.concurrency_limit.increment(1);
+        self.cut_login("concurrency_limit");
+    }
+}

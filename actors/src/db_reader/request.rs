@@ -1,0 +1,190 @@
+//! What connections and calls want read, and its way through the gates to a reader. A request holds what is
+//! needed to answer it at every step, so that no step has to remember who asked.
+
+use std::{sync::Arc, time::Instant};
+
+use actix::Addr;
+use buzz_protocol::{EventId, Pubkey, Refusal};
+use tracing::Span;
+
+use super::{CountEvents, LookUpRole, ReadHistory};
+use crate::{
+    call::Asker,
+    connection::{Counted, HistoryPage, LoginShed},
+    gate::{self, Acquire, Waiter},
+    ports::Query,
+    rooms::{self, Rooms},
+};
+
+/// The next page of a subscription's history.
+pub struct HistoryRequest {
+    /// What to read, and how far it got.
+    pub query: Box<Query>,
+    /// What stands before each event in its frame; `None`: no frames, but the elements of a JSON
+    /// array, each behind a comma.
+    pub prefix: Option<Box<str>>,
+    /// The subscription's number.
+    pub token: u32,
+    /// Who asked.
+    pub from: Asker,
+    /// Released when the page is read, before the client takes it.
+    pub permit: rooms::Permit,
+    /// The trace of the REQ.
+    pub span: Span,
+    /// The rooms on its way.
+    pub rooms: Arc<Rooms>,
+}
+
+/// A count of stored events.
+pub struct CountRequest {
+    /// What to count.
+    pub query: Box<Query>,
+    /// The client's name for it.
+    pub name: String,
+    /// Who asked.
+    pub from: Asker,
+    /// Released when it is counted.
+    pub permit: rooms::Permit,
+    /// The trace of the COUNT.
+    pub span: Span,
+    /// The rooms on its way.
+    pub rooms: Arc<Rooms>,
+}
+
+/// The role of somebody whose login is signed as it must be.
+pub struct RoleRequest {
+    /// Whose role.
+    pub key: Pubkey,
+    /// The login's event.
+    pub id: EventId,
+    /// Who asked.
+    pub from: Asker,
+    /// The rooms on its way.
+    pub rooms: Arc<Rooms>,
+}
+
+impl HistoryRequest {
+    /// Waits at the history gate.
+    pub fn enter(self) {
+        let gate = self.rooms.history_gate.clone();
+        acquire(&gate, self, Instant::now());
+    }
+}
+
+impl CountRequest {
+    /// Waits for a counter's share, then at the history gate.
+    pub fn enter(self) {
+        let gate = self.rooms.count_gate.clone();
+        let request = Counting {
+            request: self,
+            since: Instant::now(),
+            share: None,
+        };
+        let since = request.since;
+        acquire(&gate, request, since);
+    }
+}
+
+impl RoleRequest {
+    /// Waits at the auth gate.
+    pub fn enter(self) {
+        let gate = self.rooms.auth_gate.clone();
+        acquire(&gate, self, Instant::now());
+    }
+}
+
+fn acquire(gate: &Addr<gate::Gate>, waiter: impl Waiter, since: Instant) {
+    let waiter = Box::new(waiter);
+    gate.do_send(Acquire { waiter, since });
+}
+
+impl Waiter for HistoryRequest {
+    fn wanted(&self) -> bool {
+        self.from.connected()
+    }
+
+    fn admitted(self: Box<Self>, permit: gate::Permit) {
+        let reader = self.rooms.reader.clone();
+        reader.do_send(ReadHistory {
+            request: self,
+            permit,
+        });
+    }
+
+    fn shed(self: Box<Self>) {
+        let Self {
+            token,
+            from,
+            permit,
+            ..
+        } = *self;
+        drop(permit);
+        from.do_send(HistoryPage {
+            token,
+            frames: bytes::BytesMut::new(),
+            rest: Err(Refusal::HistoryBusy),
+        });
+    }
+}
+
+/// A count at one of its two gates.
+struct Counting {
+    request: CountRequest,
+    /// Both gates together may make it wait no longer than one.
+    since: Instant,
+    /// Held from the first gate on.
+    share: Option<gate::Permit>,
+}
+
+impl Waiter for Counting {
+    fn wanted(&self) -> bool {
+        self.request.from.connected()
+    }
+
+    fn admitted(mut self: Box<Self>, permit: gate::Permit) {
+        let rooms = Arc::clone(&self.request.rooms);
+        match self.share.take() {
+            None => {
+                self.share = Some(permit);
+                let since = self.since;
+                rooms.history_gate.do_send(Acquire {
+                    waiter: self,
+                    since,
+                });
+            }
+            Some(share) => rooms.reader.do_send(CountEvents {
+                request: self.request,
+                permits: (permit, share),
+            }),
+        }
+    }
+
+    fn shed(self: Box<Self>) {
+        let CountRequest {
+            name, from, permit, ..
+        } = self.request;
+        drop(permit);
+        from.do_send(Counted {
+            name,
+            count: Err(Refusal::HistoryBusy),
+        });
+    }
+}
+
+impl Waiter for RoleRequest {
+    fn wanted(&self) -> bool {
+        self.from.connected()
+    }
+
+    fn admitted(self: Box<Self>, permit: gate::Permit) {
+        let authorizer = self.rooms.authorizer.clone();
+        authorizer.do_send(LookUpRole {
+            request: self,
+            permit,
+        });
+    }
+
+    fn shed(self: Box<Self>) {
+        self.from.do_send(LoginShed);
+    }
+}
