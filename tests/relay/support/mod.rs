@@ -7,6 +7,7 @@ pub(crate) mod http;
 pub(crate) mod log;
 pub(crate) mod raw;
 pub(crate) mod relay;
+pub(crate) mod rest;
 
 use std::{
     future::Future,
