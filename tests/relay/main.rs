@@ -3,6 +3,7 @@
 mod abuse;
 mod auth;
 mod bad_input;
+mod cli;
 mod commands;
 mod configuration;
 mod counting;
