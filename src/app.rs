@@ -14,6 +14,7 @@ use actix::{Actor, Addr, Arbiter, SyncArbiter, System};
 use actix_web::{App, HttpServer, dev::ServerHandle, web::Data};
 use anyhow::{Context, Result};
 use buzz_actors::{
+    admission::{Admission, AdmissionSettings},
     db_reader::DbReader,
     fanout::Fanout,
     gate::Gate,
@@ -35,7 +36,7 @@ use crate::{
         public::{self, Public},
     },
     import::{self, ImportOptions},
-    store, telemetry,
+    shared_budget, store, telemetry,
 };
 
 /// A request head must be whole within this time, so that a slow handshake costs little.
@@ -152,7 +153,13 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
             Verifier::new(writer.clone(), metrics.clone())
         })
     };
+    let admission = AdmissionSettings {
+        quotas: config.admission.quotas(),
+        guards: config.admission.guards(),
+        shared: shared_budget::open(&config.admission)?,
+    };
     Ok(Rooms {
+        admission: Admission::start(&admission, cores(), &metrics),
         verifier,
         writer,
         reader,

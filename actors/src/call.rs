@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tracing::Span;
 
 use crate::{
+    admission::{Party, Principal},
     connection::{
         Connection, Counted, HistoryPage, LoginShed, LoginVerified, RoleFound, Stored, Verified,
     },
@@ -116,6 +117,7 @@ impl Answers {
 pub struct Call {
     rooms: Arc<Rooms>,
     key: Pubkey,
+    party: Party,
     permit: Permit,
 }
 
@@ -124,10 +126,8 @@ pub struct Call {
 /// # Errors
 /// `rate-limited: …` where there is none.
 pub fn enter(rooms: &Rooms) -> Result<Permit, Refusal> {
-    rooms.handlers.try_enter().ok_or_else(|| {
-        rooms.metrics.rejected_handler_http.increment(1);
-        Refusal::TooManyRequests
-    })
+    let permit = rooms.handlers.try_enter();
+    permit.ok_or(Refusal::TooManyRequests)
 }
 
 /// The role of the key that signed the authorization `id`, as at a socket's login.
@@ -151,7 +151,7 @@ async fn find_role(rooms: &Arc<Rooms>, key: Pubkey, id: EventId) -> Result<Optio
 
 impl Call {
     /// Begins a call with its authorization, which is known to name this request. Checks its
-    /// signature, that it was not used before, and its key's membership.
+    /// signature, that it was not used before, and its key's membership and quota.
     ///
     /// # Errors
     /// Says why the call may not go on.
@@ -181,9 +181,12 @@ impl Call {
         if role.is_none() && rooms.settings.members_only {
             return Err(Refusal::Restricted("not a member of this relay".into()));
         }
+        let (principal, party) = (Principal::Key(key), Party::from(role));
+        rooms.admission.admit_api_call(principal, party).await?;
         Ok(Self {
             rooms: Arc::clone(rooms),
             key,
+            party,
             permit,
         })
     }
@@ -207,7 +210,12 @@ impl Call {
     }
 
     async fn store(self, event: Event) -> Result<Result<Outcome, Refusal>, Refusal> {
-        let Self { rooms, key, permit } = self;
+        let Self {
+            rooms,
+            key,
+            party,
+            permit,
+        } = self;
         let sender = match event.pubkey == key {
             true => Sender::Author,
             false => Sender::Other,
@@ -216,6 +224,11 @@ impl Call {
         if let Err(refusal) = checked {
             return Ok(Err(refusal));
         }
+        let principal = Principal::Key(key);
+        let admission = &rooms.admission;
+        admission
+            .admit_api_event(principal, party, event.kind)
+            .await?;
         let (from, answers) = Answers::expect();
         rooms.verifier.do_send(VerifyEvents {
             events: vec![(event, Span::none())],

@@ -4,6 +4,7 @@
 //! | room | bound | arrives | leaves | when full |
 //! |---|---|---|---|---|
 //! | [`connection`] | 64 frames in work a socket | the client's frames, answers | requests to the rooms, the client's bytes | the socket is not read |
+//! | [`admission`] | a batch a connection; 2²⁰ principals | `Admit`, `Knock`, `Leave`, `InvalidSignatures` | `Admitted`, `Suspect` | the budget that was silent longest is forgotten |
 //! | [`verifier`] | handler permits | `VerifyEvents`, `VerifyLogin` | `StoreEvents`, `Verified` | the frame is refused by name |
 //! | [`gate`] | handler permits, a wait each | `Acquire`, `SetLimit`, permits | `ReadHistory`, `CountEvents`, `LookUpRole` | whoever waited too long is refused by name, a login by a bare close |
 //! | [`writer`] | handler permits | `StoreEvents` | `Publish`, `Stored` | the same |
@@ -16,6 +17,7 @@
 //! Beside them: [`rules`] (what may be published and asked), [`ports`] (what the rooms need from outside), [`rooms`] (their addresses and the
 //! two shared counters), [`outbox`] (what waits for one socket, counted), [`metrics`].
 
+pub mod admission;
 pub mod call;
 pub mod connection;
 pub mod db_reader;

@@ -41,10 +41,14 @@ pub struct Metrics {
     pub auth_gate: GateMetrics,
     /// The share of the history cap that counts may take.
     pub count_gate: GateMetrics,
-    /// Frames refused because too many were in work.
-    pub rejected_handler: Counter,
-    /// REST requests refused for the same reason.
-    pub rejected_handler_http: Counter,
+    /// Frames refused before any work.
+    pub rejected_frames: Rejections,
+    /// REST calls and handshakes refused before any work.
+    pub rejected_calls: Rejections,
+    /// Principals whose budgets are known.
+    pub admission_principals: Gauge,
+    /// Budgets forgotten before their time, since too many principals came.
+    pub admission_shed: Counter,
     /// One batch of signatures, divided by its size.
     pub verify_seconds: Histogram,
     /// Events of one write batch.
@@ -106,6 +110,42 @@ impl EventOutcomes {
             "duplicate" => self.superseded.increment(1),
             "blocked" => self.blocked.increment(1),
             _ => self.error.increment(1),
+        }
+    }
+}
+
+/// Counters of `buzz_admission_rejections_total` for one transport.
+#[derive(Clone)]
+pub struct Rejections {
+    /// The quota is used up.
+    pub quota: Counter,
+    /// The shared counter can't be asked.
+    pub unavailable: Counter,
+    /// Too many are in work.
+    pub handler: Counter,
+}
+
+impl Rejections {
+    fn register(transport: &'static str) -> Self {
+        let counter = |reason: &'static str| {
+            counter!(
+                "buzz_admission_rejections_total", "transport" => transport, "reason" => reason
+            )
+        };
+        Self {
+            quota: counter("quota"),
+            unavailable: counter("unavailable"),
+            handler: counter("handler"),
+        }
+    }
+
+    /// Counts a refusal, where it is one of these.
+    pub fn count(&self, refusal: &Refusal) {
+        match refusal {
+            Refusal::Quota { .. } => self.quota.increment(1),
+            Refusal::SharedAdmissionUnavailable => self.unavailable.increment(1),
+            Refusal::TooManyRequests => self.handler.increment(1),
+            _ => {}
         }
     }
 }
@@ -192,12 +232,10 @@ impl Metrics {
             history_gate: GateMetrics::register("history_reads"),
             auth_gate: GateMetrics::register("auth"),
             count_gate: GateMetrics::register("counts"),
-            rejected_handler: counter!(
-                "buzz_admission_rejections_total", "transport" => "websocket", "reason" => "handler"
-            ),
-            rejected_handler_http: counter!(
-                "buzz_admission_rejections_total", "transport" => "http", "reason" => "handler"
-            ),
+            rejected_frames: Rejections::register("websocket"),
+            rejected_calls: Rejections::register("http"),
+            admission_principals: gauge!("buzz_admission_principals"),
+            admission_shed: counter!("buzz_admission_shed_total"),
             verify_seconds: histogram!("buzz_verify_seconds"),
             write_batch_events: histogram!(WRITE_BATCH_EVENTS),
             db_write_seconds: db("write"),
@@ -245,7 +283,15 @@ fn describe() {
     );
     describe_counter!(
         "buzz_admission_rejections_total",
-        "Frames and requests refused before any work."
+        "Frames, calls and handshakes refused before any work."
+    );
+    describe_gauge!(
+        "buzz_admission_principals",
+        "Keys and addresses whose budgets are known."
+    );
+    describe_counter!(
+        "buzz_admission_shed_total",
+        "Budgets forgotten before their time, since too many principals came."
     );
     describe_histogram!(
         "buzz_verify_seconds",

@@ -1,9 +1,11 @@
 //! What the rooms need from outside, as contracts: the store's two sides. Both sides block their
 //! own thread; nothing here knows SQLite or PostgreSQL.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{future::Future, ops::ControlFlow, pin::Pin, sync::Arc};
 
 use buzz_protocol::{Filter, Limits, Pubkey, Refusal, VerifiedEvent, refusal};
+
+use crate::admission::{Party, Principal, Spend, Verdict};
 
 /// A place for events. Cheap to share; each writer or reader owns one connection.
 pub trait EventStore: Send + Sync + 'static {
@@ -227,4 +229,26 @@ pub enum StoreError {
     /// The statement failed.
     #[error("database error: {0}")]
     Failed(String),
+}
+
+/// Budgets that several relays share. Cheap to call from any thread: it never blocks.
+pub trait SharedBudget: Send + Sync + 'static {
+    /// Decides every ask, each at once and as a whole, in order. The future ends within a bounded
+    /// time whatever happens; where the budgets can't be asked, every verdict is
+    /// [`Verdict::Unavailable`].
+    fn spend(&self, asks: Vec<SharedAsk>) -> SharedVerdicts;
+}
+
+/// The verdicts on each ask, one for each of its spends.
+pub type SharedVerdicts = Pin<Box<dyn Future<Output = Vec<Vec<Verdict>>> + Send>>;
+
+/// What one principal wants to spend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedAsk {
+    /// Who.
+    pub principal: Principal,
+    /// Whose quotas count.
+    pub party: Party,
+    /// What, in order.
+    pub spends: Vec<Spend>,
 }

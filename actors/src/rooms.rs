@@ -14,8 +14,8 @@ use buzz_protocol::{Filter, Limits};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    db_reader::DbReader, fanout::Fanout, gate::Gate, metrics::Metrics, ports::Query,
-    replay::Replay, roster::Roster, verifier::Verifier, writer::Writer,
+    admission::Admission, db_reader::DbReader, fanout::Fanout, gate::Gate, metrics::Metrics,
+    ports::Query, replay::Replay, roster::Roster, verifier::Verifier, writer::Writer,
 };
 
 /// What the connections are told at the start.
@@ -39,6 +39,8 @@ pub struct Settings {
 
 /// Addresses of all rooms.
 pub struct Rooms {
+    /// Counts what each principal spends.
+    pub admission: Admission,
     /// Checks signatures.
     pub verifier: Addr<Verifier>,
     /// Writes events.

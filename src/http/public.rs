@@ -25,6 +25,7 @@ use actix_web::{
     web::{self, Bytes, Data, Payload, ServiceConfig},
 };
 use buzz_actors::{connection, rooms::Rooms};
+use buzz_protocol::Refusal;
 use futures_util::{StreamExt, stream};
 use ipnet::IpNet;
 use secp256k1::rand::random;
@@ -35,7 +36,7 @@ use super::{nip11::Document, rest::Rest};
 /// A socket that takes nothing for this long is cut, and so is one whose peer is gone.
 const STALLED: Duration = Duration::from_secs(30);
 /// What a refused handshake is told to wait, in seconds.
-const RETRY_SECS: &str = "5";
+const RETRY_SECS: u32 = 5;
 /// What the kernel may hold for one client that does not read, so that thousands of them stay
 /// affordable; large enough to fill a local link.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
@@ -60,7 +61,8 @@ impl Public {
         trusted_proxies: Vec<IpNet>,
         draining: Arc<AtomicBool>,
     ) -> serde_json::Result<Self> {
-        let information = serde_json::to_string(&Document::new(&rooms.settings))?;
+        let information =
+            serde_json::to_string(&Document::new(&rooms.settings, rooms.admission.quotas()))?;
         Ok(Self {
             rest: Rest::new(Arc::clone(&rooms), Arc::clone(&draining))?,
             rooms,
@@ -117,7 +119,7 @@ async fn root(
             .body("this is a Nostr relay: use a WebSocket\n"));
     }
     if header(UPGRADE).is_some() {
-        upgrade(&request, payload, &public)
+        upgrade(&request, payload, &public).await
     } else if header(ACCEPT).is_some_and(|accept| accept.contains("application/nostr+json")) {
         Ok(cors(HttpResponse::Ok())
             .content_type("application/nostr+json")
@@ -152,7 +154,7 @@ fn cors(mut response: HttpResponseBuilder) -> HttpResponseBuilder {
     response
 }
 
-fn upgrade(
+async fn upgrade(
     request: &HttpRequest,
     payload: Payload,
     public: &Public,
@@ -165,26 +167,39 @@ fn upgrade(
             .force_close()
             .body("no WebSocket handshake\n"));
     }
-    let refuse = |why| {
-        Ok(HttpResponse::ServiceUnavailable()
-            .insert_header((RETRY_AFTER, RETRY_SECS))
+    let refuse = |mut response: HttpResponseBuilder, secs: u32, why| {
+        Ok(response
+            .insert_header((RETRY_AFTER, secs))
             .force_close()
             .body(why))
     };
+    let unavailable = |why| refuse(HttpResponse::ServiceUnavailable(), RETRY_SECS, why);
     if public.draining.load(Ordering::Acquire) {
-        return refuse("the relay restarts\n");
+        return unavailable("the relay restarts\n");
     }
-    let Some(slot) = public.rooms.sockets.try_enter() else {
-        return refuse("too many connections\n");
-    };
     let Some(peer) = public.client(request) else {
         return Ok(HttpResponse::BadRequest().body("no peer address\n"));
+    };
+    let visit = match public.rooms.admission.enter(peer).await {
+        Ok(visit) => visit,
+        Err(retry_in_secs) => {
+            let metrics = &public.rooms.metrics;
+            metrics
+                .rejected_calls
+                .count(&Refusal::Quota { retry_in_secs });
+            let why = "too many connections or handshakes from this address\n";
+            return refuse(HttpResponse::TooManyRequests(), retry_in_secs.get(), why);
+        }
+    };
+    let Some(slot) = public.rooms.sockets.try_enter() else {
+        return unavailable("too many connections\n");
     };
     let opening = connection::Opening {
         number: public.next_connection.fetch_add(1, Ordering::Relaxed),
         peer,
         challenge: format!("{:032x}", random::<u128>()),
         slot,
+        visit,
         rooms: Arc::clone(&public.rooms),
     };
     connection::start(request, payload, opening)

@@ -134,6 +134,9 @@ impl Rest {
             _ => Err(Failure::Method(resource.methods())),
         };
         let response = answer.unwrap_or_else(|failure| {
+            if let Failure::Refused(refusal) | Failure::Messages(refusal) = &failure {
+                self.rooms.metrics.rejected_calls.count(refusal);
+            }
             answer::log_refused(request.method(), resource.path(), peer, failure.reason());
             failure.response()
         });
@@ -159,9 +162,14 @@ impl Rest {
             Resource::Events => {
                 let event: Event = parse(&bytes)?;
                 let id = event.id;
-                let verdict = call.publish(event).await?;
+                let verdict = call.publish(event).await;
+                let verdict = verdict.map_err(|refusal| match refusal {
+                    // The call itself is paid for by now.
+                    Refusal::Quota { .. } => Failure::Messages(refusal),
+                    other => Failure::Refused(other),
+                })?;
                 if let Err(refusal) = &verdict {
-                    let (method, reason) = (request.method(), refusal.prefix());
+                    let (method, reason) = (request.method(), refusal.reason());
                     answer::log_refused(method, resource.path(), peer, reason);
                 }
                 let accepted = verdict.is_ok();

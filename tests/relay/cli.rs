@@ -5,7 +5,6 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::atomic::{AtomicU8, Ordering},
 };
 
 use buzz_protocol::{Event, nip19};
@@ -15,18 +14,16 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::support::{Author, Client, Relay, now, relay::BINARY};
+use crate::support::{
+    Author, Client, Relay, now,
+    relay::{BINARY, own_address},
+};
 
 const SECRET: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
-/// A relay at an address that no other test has, so that its URL is known before it starts.
+/// A relay whose URL is the one that it is reached at.
 async fn relay_with(settings: &str) -> Relay {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let [high, low] = (std::process::id() as u16).to_be_bytes();
-    let address = format!(
-        "127.{}.{low}.{high}:3000",
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    );
+    let address = own_address();
     let own = format!("server.listen = \"{address}\"\nserver.url = \"ws://{address}\"\n");
     Relay::with(&(own + settings)).await
 }
@@ -330,6 +327,17 @@ async fn a_key_is_made_once_and_used() {
         .run("")
         .await;
     assert_eq!(done.ok(), "");
+}
+
+/// Mutant: a quota taken for a failure of another kind.
+#[tokio::test]
+async fn a_quota_that_takes_too_long_is_an_exit_code_of_its_own() {
+    let relay = relay_with("admission.human_api_calls_per_min = 1").await;
+    let count = || Buzz::new(&relay.url(), &["count", "--max-wait", "0"]).run("");
+    assert_eq!(count().await.ok(), "0\n");
+    count()
+        .await
+        .fails(4, "rate limited; gave up, the next try would be in ");
 }
 
 /// Answers each connection with the next of `answers`, and gives the requests it saw.

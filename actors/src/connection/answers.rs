@@ -103,7 +103,8 @@ impl super::Outgoing {
 
 impl Handler<Verified> for Connection {
     type Result = ();
-    fn handle(&mut self, verified: Verified, _: &mut Context) {
+    fn handle(&mut self, verified: Verified, ctx: &mut Context) {
+        self.note_invalid_signatures(verified.rejected.len(), ctx);
         self.events.verifying = false;
         self.events.count -= verified.rejected.len();
         for (id, refusal) in &verified.rejected {

@@ -1,4 +1,5 @@
-//! What a client asks: each frame is answered at once or handed to a room.
+//! What a client asks. Each frame is read (`receive`), admitted (`admission.rs`), and then answered
+//! at once or handed to a room (`serve`).
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use buzz_protocol::{
 };
 use tracing::Span;
 
-use super::{Connection, Context};
+use super::{Connection, Context, admission::Received};
 use crate::{
     db_reader::request::{CountRequest, HistoryRequest},
     fanout::Subscribe,
@@ -36,7 +37,12 @@ impl Connection {
                 }),
             }
         };
-        match parsed {
+        self.admit(parsed, span, ctx);
+    }
+
+    /// Takes what was admitted.
+    pub(super) fn serve(&mut self, frame: Received, span: Span, ctx: &mut Context) {
+        match frame {
             Ok(ClientFrame::Event(event)) => self.receive_event(*event, span),
             Ok(ClientFrame::Req { sub, filters }) => self.receive_req(&sub, filters, span, ctx),
             Ok(ClientFrame::Count { query, filters }) => {
@@ -80,6 +86,7 @@ impl Connection {
 
     fn check_event(&self, event: &Event) -> Result<Permit, Refusal> {
         self.check_login()?;
+        self.check_suspicion()?;
         let sender = if self.login.has(&event.pubkey) {
             Sender::Author
         } else if self.login.is_anonymous() {
@@ -226,9 +233,7 @@ impl Connection {
     }
 
     fn enter(&self) -> Result<Permit, Refusal> {
-        self.rooms.handlers.try_enter().ok_or_else(|| {
-            self.rooms.metrics.rejected_handler.increment(1);
-            Refusal::TooManyRequests
-        })
+        let permit = self.rooms.handlers.try_enter();
+        permit.ok_or(Refusal::TooManyRequests)
     }
 }

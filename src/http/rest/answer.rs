@@ -40,6 +40,8 @@ pub(super) enum Failure {
     Restarting,
     /// It was refused.
     Refused(Refusal),
+    /// Its event is one message too many.
+    Messages(Refusal),
 }
 
 impl From<Refusal> for Failure {
@@ -52,7 +54,7 @@ impl Failure {
     /// For the log.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Refused(refusal) => refusal.prefix(),
+            Self::Refused(refusal) | Self::Messages(refusal) => refusal.reason(),
             Self::Restarting => "restarting",
             _ => "invalid",
         }
@@ -72,20 +74,27 @@ impl Failure {
             Self::TooLarge(max) => format!("invalid: the body is larger than {max} bytes"),
             Self::Unreadable(why) => why.clone(),
             Self::Restarting => format!("error: the relay restarts; retry in {RESTART_SECS}s"),
-            Self::Refused(refusal) => refusal.to_string(),
+            Self::Refused(refusal) | Self::Messages(refusal) => refusal.to_string(),
         };
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, http_auth::SCHEME));
         }
         let json = match retry_secs {
             Some(secs) if status == StatusCode::TOO_MANY_REQUESTS => json!({
-                "error": error, "limit_type": "api_calls", "retry_after_secs": secs,
+                "error": error, "limit_type": self.limit_type(), "retry_after_secs": secs,
             }),
             _ => json!({"error": error, "message": message}),
         };
         response
             .content_type("application/json")
             .body(json.to_string())
+    }
+
+    fn limit_type(&self) -> &'static str {
+        match self {
+            Self::Messages(_) => "messages",
+            _ => "api_calls",
+        }
     }
 
     /// Status, the name of the error, and the seconds to wait where it may be tried again.
@@ -103,7 +112,7 @@ impl Failure {
                     Some(RESTART_SECS),
                 );
             }
-            Self::Refused(refusal) => refusal,
+            Self::Refused(refusal) | Self::Messages(refusal) => refusal,
         };
         match refusal {
             Refusal::Quota { retry_in_secs } => {

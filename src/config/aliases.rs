@@ -1,0 +1,29 @@
+//! The names of variables that the original system documents, and the keys they stand for.
+
+/// Variable and key. `BUZZ_<SECTION>__<KEY>` wins where both are set.
+pub(super) const ALIASES: &[(&str, &str)] = &[
+    (
+        "BUZZ_RATE_LIMIT_HUMAN_WS_EVENTS_PER_SEC",
+        "admission.human_ws_events_per_sec",
+    ),
+    (
+        "BUZZ_RATE_LIMIT_HUMAN_MESSAGES_PER_MIN",
+        "admission.human_messages_per_min",
+    ),
+    (
+        "BUZZ_RATE_LIMIT_HUMAN_API_CALLS_PER_MIN",
+        "admission.human_api_calls_per_min",
+    ),
+    (
+        "BUZZ_RATE_LIMIT_AGENT_STANDARD_WS_EVENTS_PER_SEC",
+        "admission.agent_ws_events_per_sec",
+    ),
+    (
+        "BUZZ_RATE_LIMIT_AGENT_STANDARD_MESSAGES_PER_MIN",
+        "admission.agent_messages_per_min",
+    ),
+    (
+        "BUZZ_RATE_LIMIT_AGENT_STANDARD_API_CALLS_PER_MIN",
+        "admission.agent_api_calls_per_min",
+    ),
+];
