@@ -44,14 +44,15 @@ pub(super) fn aliases() -> Result<Vec<Alias>, ConfigError> {
         let Some(value) = env::var_os(name) else {
             continue;
         };
-        let value = value.to_str().ok_or_else(|| wrong(name, "is not UTF-8"))?;
+        let wrong = |why: &str| wrong(name, &format!("{key}: {why}"));
+        let value = value.to_str().ok_or_else(|| wrong("is not UTF-8"))?;
         let value = value.trim();
         if value.is_empty() {
-            return Err(wrong(name, "is empty; leave it out to have the default"));
+            return Err(wrong("is empty; leave it out to have the default"));
         }
         let other = format!("BUZZ_{}", key.replace('.', "__").to_uppercase());
         if env::var_os(&other).is_some() {
-            return Err(wrong(name, &format!("sets the same as {other}")));
+            return Err(wrong(&format!("{other} sets the same")));
         }
         // Numbers and truth values are told from text as they are for the other names.
         let value = value.parse().unwrap_or_else(|error| match error {});

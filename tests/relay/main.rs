@@ -1,6 +1,10 @@
 //! The relay as its users meet it: the real binary, spoken to over sockets.
 
 mod abuse;
+mod admission;
+mod admission_guards;
+mod admission_redis;
+mod admission_settings;
 mod auth;
 mod bad_input;
 mod cli;

@@ -63,10 +63,18 @@ fn limits(response: &[u8]) -> Option<RelayLimits> {
     let limitation = document.get("limitation")?;
     let number = |of: &Value, name: &str| of.get(name)?.as_u64().filter(|n| *n > 0);
     let size = |name: &str| number(limitation, name)?.try_into().ok();
-    // Not in NIP-11: frames that spend quota, in any window of so many seconds.
-    let quota = limitation.get("rate_limit").and_then(|rate| {
-        let frames = number(rate, "frames")?.try_into().ok()?;
+    // Not in NIP-11: frames that spend quota, in any window of so many seconds. A relay knows who
+    // is an agent, its client need not: the tighter of both quotas suits either.
+    let rates = limitation.get("rate_limits");
+    let quota = ["human", "agent"].into_iter().filter_map(|party| {
+        let rate = rates?.get(party)?;
+        let frames: usize = number(rate, "frames")?.try_into().ok()?;
         Some((frames, Duration::from_secs(number(rate, "window_secs")?)))
+    });
+    let quota = quota.min_by(|a, b| {
+        let per_second =
+            |(frames, window): &(usize, Duration)| *frames as f64 / window.as_secs_f64();
+        per_second(a).total_cmp(&per_second(b))
     });
     Some(RelayLimits {
         max_filters: size("max_filters"),
@@ -86,8 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_advertised_is_read_and_the_rest_left_open() {
-        let quota =
-            r#"{"max_filters":7,"max_limit":100,"rate_limit":{"frames":20,"window_secs":4}}"#;
+        let quota = r#"{"max_filters":7,"max_limit":100,"rate_limits":{"human":{"frames":20,"window_secs":4}}}"#;
         let expected = RelayLimits {
             max_filters: Some(7),
             max_limit: Some(100),
@@ -99,9 +106,12 @@ mod tests {
             Some(RelayLimits::default())
         );
         assert_eq!(
-            of(r#"{"rate_limit":{"frames":20}}"#),
+            of(r#"{"rate_limits":{"human":{"frames":20},"agent":{}}}"#),
             Some(RelayLimits::default())
         );
+        let both = r#"{"rate_limits":{"human":{"frames":50,"window_secs":5},"agent":{"frames":40,"window_secs":5}}}"#;
+        let tighter = of(both).and_then(|limits| limits.quota);
+        assert_eq!(tighter, Some((40, Duration::from_secs(5))));
     }
 
     #[test]

@@ -169,7 +169,7 @@ async fn what_the_relay_advertises_is_kept_to() {
         request,
         "GET /chat HTTP/1.0\r\nHost: relay\r\nAccept: application/nostr+json\r\n\r\n"
     );
-    let limits = r#"{"max_filters":2,"rate_limit":{"frames":5,"window_secs":20}}"#;
+    let limits = r#"{"max_filters":2,"rate_limits":{"human":{"frames":5,"window_secs":20}}}"#;
     let response = format!("HTTP/1.1 200 OK\r\n\r\n{{\"limitation\":{limits}}}");
     http.write_all(response.as_bytes()).await.unwrap();
     drop(http);
