@@ -1,7 +1,7 @@
 //! Answers to REST requests: JSON, readable for pages from anywhere (CORS), with the status that
 //! says what to do next.
 
-use std::net::IpAddr;
+use std::{cell::RefCell, net::IpAddr, time::Instant};
 
 use actix_web::{
     HttpResponse, HttpResponseBuilder,
@@ -16,6 +16,7 @@ use actix_web::{
     },
     web::{Bytes, Payload},
 };
+use buzz_actors::connection::LogLines;
 use buzz_protocol::{Refusal, http_auth};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::json;
@@ -200,15 +201,26 @@ fn stream_of(body: BoxBody, payload: Payload, length: u64) -> impl MessageBody +
     )
 }
 
+/// Log lines of refused requests that one worker writes in ten seconds: a flood of requests is no
+/// flood of lines. What is left out is counted in the next line.
+const LINES: u32 = 200;
+
+thread_local! {
+    static LOG_LINES: RefCell<LogLines> = RefCell::new(LogLines::new(LINES, Instant::now()));
+}
+
 pub(super) fn log_refused(
     method: &Method,
     path: &'static str,
     peer: Option<IpAddr>,
     reason: &'static str,
 ) {
+    let next = LOG_LINES.with_borrow_mut(|lines| lines.next(Instant::now()));
+    let Some(left_out) = next else { return };
+    let left_out = (left_out > 0).then_some(left_out);
     tracing::info!(
         target: "access", outcome = "denied", reason, verb = %format_args!("{} {path}", known(method)),
-        peer = peer.map(tracing::field::display), "request refused: denied/{reason}"
+        peer = peer.map(tracing::field::display), left_out, "request refused: denied/{reason}"
     );
 }
 
