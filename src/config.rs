@@ -4,9 +4,14 @@
 mod admission;
 mod aliases;
 mod environment;
+mod feature_flags;
 mod values;
 
-pub use self::{admission::Admission, values::mask_password};
+pub use self::{
+    admission::Admission,
+    feature_flags::{FeatureFlags, LaunchDarklySettings, Provider},
+    values::mask_password,
+};
 
 use std::{
     net::SocketAddr,
@@ -44,6 +49,8 @@ pub struct Config {
     pub database: Database,
     /// Logins.
     pub auth: Auth,
+    /// Where limits that can be tightened while the relay runs come from.
+    pub feature_flags: FeatureFlags,
     /// Reads of stored events.
     pub history: History,
     /// What each key or address may spend.
@@ -324,6 +331,7 @@ impl Config {
             return Err(("database.readers", format!("must be at most {MAX_READERS}")));
         }
         self.admission.check()?;
+        self.feature_flags.check()?;
         let endpoint = &self.telemetry.otlp_endpoint;
         let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
         if !endpoint.is_empty() && !is_http {
@@ -353,6 +361,7 @@ impl Config {
         let mut shown = self.clone();
         shown.database.url = mask_password(&shown.database.url);
         shown.admission.backend = mask_password(&shown.admission.backend);
+        shown.feature_flags.mask();
         toml::to_string(&shown)
     }
 

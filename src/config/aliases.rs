@@ -1,7 +1,16 @@
-//! The names of variables that the original system documents, and the keys they stand for.
+//! The names of variables that operators know from elsewhere, and the keys they stand for.
 
-/// Variable and key. `BUZZ_<SECTION>__<KEY>` wins where both are set.
+/// Variable and key. Setting `BUZZ_<SECTION>__<KEY>` beside it is an error.
 pub(super) const ALIASES: &[(&str, &str)] = &[
+    ("BUZZ_FEATURE_FLAGS_PROVIDER", "feature_flags.provider"),
+    (
+        "BUZZ_LAUNCHDARKLY_SDK_KEY",
+        "feature_flags.launchdarkly.sdk_key",
+    ),
+    (
+        "BUZZ_LAUNCHDARKLY_RELAY_PROXY_URL",
+        "feature_flags.launchdarkly.relay_proxy_url",
+    ),
     (
         "BUZZ_RATE_LIMIT_HUMAN_WS_EVENTS_PER_SEC",
         "admission.human_ws_events_per_sec",

@@ -52,7 +52,7 @@ pub(super) fn aliases() -> Result<Vec<Alias>, ConfigError> {
         }
         let other = format!("BUZZ_{}", key.replace('.', "__").to_uppercase());
         if env::var_os(&other).is_some() {
-            return Err(wrong(&format!("{other} sets the same")));
+            return Err(wrong(&format!("sets the same as {other}")));
         }
         // Numbers and truth values are told from text as they are for the other names.
         let value = value.parse().unwrap_or_else(|error| match error {});

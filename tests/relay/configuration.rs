@@ -91,6 +91,12 @@ fn the_defaults_are_the_promised_ones() {
         ("admission.connections_per_ip", "0"),
         ("admission.handshakes_per_ip_per_min", "12000"),
         ("admission.invalid_signatures_per_ip_per_min", "60"),
+        ("feature_flags.provider", "\"static\""),
+        ("feature_flags.refresh", "\"5s\""),
+        ("feature_flags.file", "\"config/flags.toml\""),
+        ("feature_flags.launchdarkly.sdk_key", "\"\""),
+        ("feature_flags.launchdarkly.relay_proxy_url", "\"\""),
+        ("feature_flags.launchdarkly.start_wait", "\"3s\""),
         ("telemetry.log", "\"info\""),
         ("telemetry.log_format", "\"text\""),
     ] {

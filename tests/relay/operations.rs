@@ -37,6 +37,8 @@ async fn every_promised_metric_is_there_from_the_start() {
         "buzz_verify_seconds",
         "buzz_write_batch_events",
         "buzz_build_info",
+        "buzz_feature_flags_ready",
+        "buzz_concurrency_limit_refresh_panics_total",
     ] {
         assert!(metrics.describes(name), "{name} is missing:\n{}", metrics.0);
     }
