@@ -141,7 +141,15 @@ impl DbReader {
         let started = Instant::now();
         let mut frames = BytesMut::new();
         let mut row = |json: &str| {
-            ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
+            match &prefix {
+                Some(prefix) => {
+                    ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
+                }
+                None => {
+                    frames.extend_from_slice(b",");
+                    frames.extend_from_slice(json.as_bytes());
+                }
+            }
             if frames.len() < PAGE_BYTES {
                 ControlFlow::Continue(())
             } else {

@@ -5,6 +5,8 @@ use buzz_protocol::Refusal;
 use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge};
 use metrics::{describe_histogram, gauge, histogram};
 
+use crate::ports::Outcome;
+
 /// Seconds-scaled histogram buckets, for the exporter.
 pub const SECONDS_BUCKETS: [f64; 14] = [
     2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0,
@@ -122,6 +124,34 @@ pub struct EventOutcomes {
     pub rate_limited: Counter,
     /// The database failed.
     pub error: Counter,
+}
+
+impl EventOutcomes {
+    /// What a sender is told of an event that the writer took; counts it where it is accepted.
+    ///
+    /// # Errors
+    /// Says why it is not, uncounted.
+    pub fn verdict(&self, result: Result<Outcome, Refusal>) -> Result<&'static str, Refusal> {
+        let outcome = result?;
+        let message = outcome.verdict()?;
+        match outcome {
+            Outcome::Duplicate => self.duplicate.increment(1),
+            _ => self.accepted.increment(1),
+        }
+        Ok(message)
+    }
+
+    /// Counts an event that was not accepted.
+    pub fn count_refused(&self, refusal: &Refusal) {
+        match refusal.prefix() {
+            "invalid" => self.invalid.increment(1),
+            "restricted" | "auth-required" => self.restricted.increment(1),
+            "rate-limited" => self.rate_limited.increment(1),
+            "duplicate" => self.superseded.increment(1),
+            "blocked" => self.blocked.increment(1),
+            _ => self.error.increment(1),
+        }
+    }
 }
 
 /// Counters of `buzz_admission_rejections_total` for one transport.
@@ -290,7 +320,10 @@ fn describe() {
         "buzz_subscriptions_active",
         "Open subscriptions over all connections."
     );
-    describe_counter!("buzz_events_total", "EVENT frames by what became of them.");
+    describe_counter!(
+        "buzz_events_total",
+        "Events sent to the relay by what became of them."
+    );
     describe_counter!(
         "buzz_live_events_total",
         "Live events by what became of them, per subscription."

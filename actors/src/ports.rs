@@ -4,7 +4,7 @@
 
 use std::{future::Future, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
 
-use buzz_protocol::{Filter, Limits, Pubkey, VerifiedEvent};
+use buzz_protocol::{Filter, Limits, Pubkey, Refusal, VerifiedEvent, refusal};
 
 use crate::{
     admission::{Party, Principal, Spend, Verdict},
@@ -123,6 +123,24 @@ pub enum Outcome {
     NoRoom,
     /// Its author deleted it, or a version of its address as new as it (NIP-09).
     Deleted,
+}
+
+impl Outcome {
+    /// What its sender is told: the message of an event that is accepted, or why it is not.
+    ///
+    /// # Errors
+    /// Says why.
+    pub fn verdict(self) -> Result<&'static str, Refusal> {
+        match self {
+            Self::Stored => Ok(""),
+            Self::Duplicate => Ok(refusal::DUPLICATE),
+            Self::Superseded => Err(Refusal::Superseded),
+            Self::NoRoom => Err(Refusal::Error(
+                "no room among the ids of this second that begin like this one".into(),
+            )),
+            Self::Deleted => Err(Refusal::Blocked("deleted".into())),
+        }
+    }
 }
 
 /// The reading side.

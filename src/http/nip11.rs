@@ -7,14 +7,14 @@ use buzz_actors::{
 use serde::Serialize;
 
 /// The NIPs this relay implements.
-pub const SUPPORTED_NIPS: [u16; 7] = [1, 9, 11, 40, 42, 45, 70];
+pub const SUPPORTED_NIPS: [u16; 8] = [1, 9, 11, 40, 42, 45, 70, 98];
 
 /// The document.
 #[derive(Debug, Serialize)]
 pub struct Document {
     name: &'static str,
     description: &'static str,
-    supported_nips: [u16; 7],
+    supported_nips: [u16; 8],
     software: &'static str,
     version: &'static str,
     limitation: Limitation,

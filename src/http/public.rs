@@ -1,4 +1,4 @@
-//! The public port: WebSocket upgrades, NIP-11, and a page for people.
+//! The public port: WebSocket upgrades, NIP-11, REST ([`super::rest`]), and a page for people.
 
 use std::{
     any::Any,
@@ -31,7 +31,7 @@ use ipnet::IpNet;
 use secp256k1::rand::random;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::nip11::Document;
+use super::{nip11::Document, rest::Rest};
 
 /// A socket that takes nothing for this long is cut, and so is one whose peer is gone.
 const STALLED: Duration = Duration::from_secs(30);
@@ -45,6 +45,7 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 pub struct Public {
     rooms: Arc<Rooms>,
     information: String,
+    rest: Rest,
     next_connection: AtomicU64,
     trusted_proxies: Vec<IpNet>,
     draining: Arc<AtomicBool>,
@@ -63,12 +64,23 @@ impl Public {
         let information =
             serde_json::to_string(&Document::new(&rooms.settings, rooms.admission.quotas()))?;
         Ok(Self {
+            rest: Rest::new(Arc::clone(&rooms), Arc::clone(&draining))?,
             rooms,
             information,
             next_connection: AtomicU64::new(1),
             trusted_proxies,
             draining,
         })
+    }
+}
+
+impl Public {
+    /// The client's address; `None` where the socket is gone already.
+    fn client(&self, request: &HttpRequest) -> Option<IpAddr> {
+        let forwarded = request.headers().get_all("x-forwarded-for");
+        let forwarded = forwarded.filter_map(|value| value.to_str().ok());
+        let peer = request.peer_addr()?.ip();
+        Some(client_address(peer, forwarded, &self.trusted_proxies))
     }
 }
 
@@ -88,6 +100,12 @@ async fn root(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
+    if header(UPGRADE).is_none()
+        && let Some(resource) = public.rest.resource(request.uri().path())
+    {
+        let peer = public.client(&request);
+        return Ok(public.rest.answer(&request, payload, resource, peer).await);
+    }
     if header(TRANSFER_ENCODING).is_some() {
         return Ok(refuse_body(payload));
     }
@@ -159,14 +177,9 @@ async fn upgrade(
     if public.draining.load(Ordering::Acquire) {
         return unavailable("the relay restarts\n");
     }
-    let Some(peer) = request.peer_addr() else {
+    let Some(peer) = public.client(request) else {
         return Ok(HttpResponse::BadRequest().body("no peer address\n"));
     };
-    let forwarded = request
-        .headers()
-        .get_all("x-forwarded-for")
-        .filter_map(|v| v.to_str().ok());
-    let peer = client_address(peer.ip(), forwarded, &public.trusted_proxies);
     let visit = match public.rooms.admission.enter(peer).await {
         Ok(visit) => visit,
         Err(retry_in_secs) => {

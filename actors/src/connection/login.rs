@@ -52,7 +52,7 @@ impl Connection {
                 self.login.pending = true;
                 self.rooms.verifier.do_send(VerifyLogin {
                     event,
-                    from: ctx.address(),
+                    from: ctx.address().into(),
                 });
             }
             Err(refusal) => self.refuse_login(&event.id, &refusal),
@@ -98,7 +98,7 @@ impl Handler<LoginVerified> for Connection {
             Ok(key) => RoleRequest {
                 key,
                 id: login.id,
-                from: ctx.address(),
+                from: ctx.address().into(),
                 rooms: Arc::clone(&self.rooms),
             }
             .enter(),

@@ -30,7 +30,7 @@ use self::admission::Waiting;
 pub use self::admission::{Admitted, Suspect};
 pub use self::answers::{Counted, Deliver, FellBehind, HistoryPage, Shutdown, Stored, Verified};
 pub use self::login::{LoginShed, LoginVerified, RoleFound};
-use self::refusing::LogLines;
+pub use self::refusing::LogLines;
 pub use self::socket::start;
 use self::subscriptions::{Phase, Subscription, Subscriptions};
 use crate::{
@@ -167,7 +167,7 @@ impl Connection {
                 pending: false,
             },
             suspect_until: None,
-            log_lines: LogLines::new(Instant::now()),
+            log_lines: LogLines::new(refusing::LINES, Instant::now()),
             frames_received: 0,
             close_reason: "client_gone",
             leaving: None,

@@ -9,19 +9,22 @@ use buzz_protocol::{EventId, Refusal, relay_frame};
 
 use super::Connection;
 
-const LINES: u32 = 20;
+pub(super) const LINES: u32 = 20;
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How many lines were written and left out.
-pub(super) struct LogLines {
+/// How many lines were written and left out, of at most so many in ten seconds.
+pub struct LogLines {
+    max: u32,
     since: Instant,
     written: u32,
     pub(super) left_out: u64,
 }
 
 impl LogLines {
-    pub(super) fn new(now: Instant) -> Self {
+    /// None so far, and at most `max`.
+    pub fn new(max: u32, now: Instant) -> Self {
         Self {
+            max,
             since: now,
             written: 0,
             left_out: 0,
@@ -29,12 +32,12 @@ impl LogLines {
     }
 
     /// Whether one more may be written; `Some` says how many were left out before it.
-    fn next(&mut self, now: Instant) -> Option<u64> {
+    pub fn next(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.since) >= EVERY {
             self.since = now;
             self.written = 0;
         }
-        if self.written == LINES {
+        if self.written == self.max {
             self.left_out += 1;
             return None;
         }
@@ -46,15 +49,7 @@ impl LogLines {
 impl Connection {
     /// Refuses an EVENT by name.
     pub(super) fn refuse_event(&mut self, id: &EventId, refusal: &Refusal) {
-        let events = &self.rooms.metrics.events;
-        match refusal.prefix() {
-            "invalid" => events.invalid.increment(1),
-            "restricted" | "auth-required" => events.restricted.increment(1),
-            "rate-limited" => events.rate_limited.increment(1),
-            "duplicate" => events.superseded.increment(1),
-            "blocked" => events.blocked.increment(1),
-            _ => events.error.increment(1),
-        }
+        self.rooms.metrics.events.count_refused(refusal);
         self.rooms.metrics.rejected_frames.count(refusal);
         self.log_refused("EVENT", refusal.reason());
         self.send_ok(id, false, &refusal.to_string());
@@ -108,7 +103,7 @@ mod tests {
     #[test]
     fn lines_are_bounded_and_what_is_left_out_is_said_once() {
         let start = Instant::now();
-        let mut lines = LogLines::new(start);
+        let mut lines = LogLines::new(LINES, start);
         let written = (0..100).filter(|_| lines.next(start).is_some()).count();
         assert_eq!(written, LINES as usize);
         assert_eq!(lines.next(start + EVERY), Some(100 - u64::from(LINES)));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use actix::AsyncContext;
 use buzz_protocol::{
-    ClientFrame, Event, Filter, Limits, Refusal,
+    ClientFrame, Event, Filter, Refusal,
     client_frame::{About, BadFrame},
-    kind, refusal,
+    refusal,
 };
 use tracing::Span;
 
@@ -17,6 +17,7 @@ use crate::{
     fanout::Subscribe,
     ports::Query,
     rooms::Permit,
+    rules::{self, Sender},
     verifier::VerifyEvents,
 };
 
@@ -86,25 +87,15 @@ impl Connection {
     fn check_event(&self, event: &Event) -> Result<Permit, Refusal> {
         self.check_login()?;
         self.check_suspicion()?;
-        let limits: &Limits = &self.rooms.settings.limits;
-        limits.check_event(event, (self.rooms.clock)())?;
-        if event.kind == kind::CLIENT_AUTH {
-            return Err(Refusal::Invalid(
-                "a login belongs into an AUTH frame".into(),
-            ));
-        }
-        if event.is_protected() && !self.login.has(&event.pubkey) {
-            let why = "this event may only be published by its author".to_owned();
-            return Err(match self.login.is_anonymous() {
-                true => Refusal::AuthRequired(why),
-                false => Refusal::Restricted(why),
-            });
-        }
-        if embeds_protected(event) {
-            return Err(Refusal::Restricted(
-                "the reposted event is protected".into(),
-            ));
-        }
+        let sender = if self.login.has(&event.pubkey) {
+            Sender::Author
+        } else if self.login.is_anonymous() {
+            Sender::Anonymous
+        } else {
+            Sender::Other
+        };
+        let limits = &self.rooms.settings.limits;
+        rules::check_event(limits, event, sender, (self.rooms.clock)())?;
         self.enter()
     }
 
@@ -118,7 +109,7 @@ impl Connection {
             self.events.verifying = true;
             self.rooms.verifier.do_send(VerifyEvents {
                 events,
-                from: ctx.address(),
+                from: ctx.address().into(),
                 permit,
             });
         }
@@ -159,9 +150,9 @@ impl Connection {
         self.reading += 1;
         let request = HistoryRequest {
             query,
-            prefix,
+            prefix: Some(prefix),
             token,
-            from: ctx.address(),
+            from: ctx.address().into(),
             permit,
             span,
             rooms: Arc::clone(&self.rooms),
@@ -191,7 +182,7 @@ impl Connection {
                 let request = CountRequest {
                     query,
                     name,
-                    from: ctx.address(),
+                    from: ctx.address().into(),
                     permit,
                     span,
                     rooms: Arc::clone(&self.rooms),
@@ -211,9 +202,7 @@ impl Connection {
 
     /// What is stored and committed now.
     fn begin_query(&self, filters: Vec<Filter>) -> Box<Query> {
-        let committed = self.rooms.committed.get();
-        let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
-        Box::new(Query::new(filters, limits, now, committed))
+        Box::new(self.rooms.query(filters))
     }
 
     /// Reads the next page of one subscription whose last page has been sent.
@@ -247,10 +236,4 @@ impl Connection {
         let permit = self.rooms.handlers.try_enter();
         permit.ok_or(Refusal::TooManyRequests)
     }
-}
-
-/// Whether a repost carries a protected event in its content (NIP-18, NIP-70).
-fn embeds_protected(event: &Event) -> bool {
-    matches!(event.kind, kind::REPOST | kind::GENERIC_REPOST)
-        && serde_json::from_str::<Event>(&event.content).is_ok_and(|inner| inner.is_protected())
 }

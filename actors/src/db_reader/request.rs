@@ -1,4 +1,4 @@
-//! What connections want read, and its way through the gates to a reader. A request holds what is
+//! What connections and calls want read, and its way through the gates to a reader. A request holds what is
 //! needed to answer it at every step, so that no step has to remember who asked.
 
 use std::{sync::Arc, time::Instant};
@@ -9,7 +9,8 @@ use tracing::Span;
 
 use super::{CountEvents, DbReader, LookUpRole, ReadHistory};
 use crate::{
-    connection::{Connection, Counted, HistoryPage, LoginShed},
+    call::Asker,
+    connection::{Counted, HistoryPage, LoginShed},
     gate::{self, Acquire, Permit, Waiter},
     ports::Query,
     rooms::{self, Rooms},
@@ -19,12 +20,13 @@ use crate::{
 pub struct HistoryRequest {
     /// What to read, and how far it got.
     pub query: Box<Query>,
-    /// What stands before each event in its frame.
-    pub prefix: Box<str>,
+    /// What stands before each event in its frame; `None`: no frames, but the elements of a JSON
+    /// array, each behind a comma.
+    pub prefix: Option<Box<str>>,
     /// The subscription's number.
     pub token: u32,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Released when the page is read, before the client takes it.
     pub permit: rooms::Permit,
     /// The trace of the REQ.
@@ -40,7 +42,7 @@ pub struct CountRequest {
     /// The client's name for it.
     pub name: String,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Released when it is counted.
     pub permit: rooms::Permit,
     /// The trace of the COUNT.
@@ -56,7 +58,7 @@ pub struct RoleRequest {
     /// The login's event.
     pub id: EventId,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// The rooms on its way.
     pub rooms: Arc<Rooms>,
 }

@@ -9,6 +9,7 @@ pub(crate) mod log;
 pub(crate) mod raw;
 pub(crate) mod redis;
 pub(crate) mod relay;
+pub(crate) mod rest;
 
 use std::{
     future::Future,

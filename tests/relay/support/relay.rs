@@ -4,7 +4,10 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     time::Duration,
 };
 
@@ -192,6 +195,15 @@ pub(crate) fn command(dir: &Path) -> Command {
     }
     command.args(["--config", "relay.toml"]);
     command
+}
+
+/// A loopback address that no other test and no other run has, for relays whose URL must be known
+/// before they start.
+pub(crate) fn own_address() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [.., middle, low] = std::process::id().to_be_bytes();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("127.{}.{middle}.{low}:3000", 1 + next)
 }
 
 /// Reads the address behind `field=` (text) or `"field":"` (JSON).
