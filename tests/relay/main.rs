@@ -10,6 +10,7 @@ mod admission_redis;
 mod admission_settings;
 mod auth;
 mod bad_input;
+mod caps;
 mod cli;
 mod commands;
 mod configuration;
