@@ -1,5 +1,6 @@
 //! One load, one file.
 
+pub(crate) mod auth_storm;
 pub(crate) mod fanout;
 pub(crate) mod generate;
 pub(crate) mod idle;
