@@ -29,6 +29,9 @@ pub(crate) enum Mode {
     Idle(IdleArgs),
     /// Many clients reconnect at once and log in; measure how long until all are in.
     AuthStorm(AuthStormArgs),
+    /// A client with many channels changes relay and sends a message at once; measure the time to
+    /// its OK, with this project's client library and with plain clients.
+    Switch(SwitchArgs),
     /// Write the data set to stdout as JSON Lines, for `buzz-relay import -`.
     Generate(DataArgs),
 }
@@ -190,4 +193,22 @@ pub(crate) struct AuthStormArgs {
     /// Another seed is other keys and other waits.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct SwitchArgs {
+    #[command(flatten)]
+    pub(crate) relay: RelayArgs,
+    /// The ws:// URL of the relay that is changed to [default: --url].
+    #[arg(long)]
+    pub(crate) to: Option<Target>,
+    /// How many channels the client has.
+    #[arg(long, default_value_t = 40)]
+    pub(crate) channels: usize,
+    /// How often each client changes relay.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) rounds: usize,
+    /// Seconds before each change, in which the relay's quota recovers from the one before.
+    #[arg(long, default_value_t = 6.0)]
+    pub(crate) pause: f64,
 }

@@ -57,6 +57,7 @@ fn run(cli: Cli) -> Result<Option<String>> {
         Mode::Fanout(args) => modes::fanout::run(&args)?,
         Mode::Idle(args) => modes::idle::run(&args)?,
         Mode::AuthStorm(args) => modes::auth_storm::run(&args)?,
+        Mode::Switch(args) => modes::switch::run(&args)?,
         Mode::Generate(args) => {
             modes::generate::run(&args)?;
             return Ok(None);

@@ -6,6 +6,7 @@ pub(crate) mod generate;
 pub(crate) mod idle;
 pub(crate) mod ingest;
 pub(crate) mod query;
+pub(crate) mod switch;
 
 use std::{
     collections::HashMap,

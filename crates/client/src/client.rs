@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::{
     Error, PublishError, Signer, Subscription,
+    counts::Counts,
     driver::Driver,
     session::{Answer, Command, Config, Message, Published, RequestId, Status, SubId},
     socket::{self, Transport},
@@ -81,7 +82,7 @@ impl Builder {
         check_url(&self.url)?;
         let (calls, inbox) = mpsc::unbounded_channel();
         let (status, statuses) = watch::channel(Status::Connecting);
-        let observer_dropped = Arc::new(AtomicU64::new(0));
+        let counts = Arc::new(Counts::default());
         let queue = self.config.queue;
         let seed = RandomState::new().build_hasher().finish();
         let driver = Driver::new(
@@ -91,14 +92,14 @@ impl Builder {
             self.transport,
             seed,
             status,
-            observer_dropped.clone(),
+            counts.clone(),
         );
         tokio::spawn(driver.run(inbox));
         Ok(Client {
             calls: Calls(calls),
             next_id: Arc::new(AtomicU64::new(0)),
             statuses,
-            observer_dropped,
+            counts,
             queue,
         })
     }
@@ -120,7 +121,7 @@ pub struct Client {
     calls: Calls,
     next_id: Arc<AtomicU64>,
     statuses: watch::Receiver<Status>,
-    observer_dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     queue: usize,
 }
 
@@ -209,7 +210,17 @@ impl Client {
 
     /// Telemetry frames dropped since the start because too many waited.
     pub fn observer_dropped(&self) -> u64 {
-        self.observer_dropped.load(Ordering::Relaxed)
+        self.counts.observer_dropped()
+    }
+
+    /// EVENT, REQ and COUNT frames sent since the start: what spends quota.
+    pub fn frames_sent(&self) -> u64 {
+        self.counts.frames_sent()
+    }
+
+    /// `rate-limited:` answers since the start, of all kinds.
+    pub fn refusals(&self) -> u64 {
+        self.counts.refusals()
     }
 
     /// Goes to another relay. Calls without an answer fail with [`Error::Switched`];

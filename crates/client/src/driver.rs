@@ -3,10 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -22,6 +19,7 @@ use tokio::{
 use crate::{
     Error, Signer,
     client::Call,
+    counts::Counts,
     information,
     session::{
         Answer, Command, Config, Input, Message, Now, Output, RequestId, Session, SocketId, Status,
@@ -52,7 +50,7 @@ pub(crate) struct Driver {
     requests: HashMap<RequestId, oneshot::Sender<Result<Answer, Error>>>,
     consumers: HashMap<SubId, UnboundedSender<Message>>,
     status: watch::Sender<Status>,
-    observer_dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     read_information: bool,
     /// The relay whose limits were asked for last.
     asked: String,
@@ -66,7 +64,7 @@ impl Driver {
         transport: Transport,
         seed: u64,
         status: watch::Sender<Status>,
-        observer_dropped: Arc<AtomicU64>,
+        counts: Arc<Counts>,
     ) -> Self {
         let start = Instant::now();
         let (to_self, inputs) = mpsc::channel(INPUTS);
@@ -82,7 +80,7 @@ impl Driver {
             requests: HashMap::new(),
             consumers: HashMap::new(),
             status,
-            observer_dropped,
+            counts,
             read_information,
             asked: String::new(),
         }
@@ -133,11 +131,11 @@ impl Driver {
 
     fn feed(&mut self, input: Input) {
         self.session.handle(input, now(self.start));
+        // Before the results, so that who has one sees what it took.
+        self.counts.note(&self.session);
         while let Some(output) = self.session.next_output() {
             self.perform(output);
         }
-        let dropped = self.session.observer_dropped();
-        self.observer_dropped.store(dropped, Ordering::Relaxed);
     }
 
     fn perform(&mut self, output: Output) {

@@ -11,6 +11,7 @@
 pub mod session;
 
 mod client;
+mod counts;
 mod driver;
 mod error;
 mod information;

@@ -58,6 +58,16 @@ impl Socket {
         let _ = self.0.send(Message::text(text)).await;
     }
 
+    /// Hands several messages to the socket before any answer is read.
+    pub(crate) async fn send_all(&mut self, texts: impl IntoIterator<Item = String>) {
+        for text in texts {
+            if self.0.feed(Message::text(text)).await.is_err() {
+                break;
+            }
+        }
+        let _ = self.0.flush().await;
+    }
+
     /// The next text message, or the end. Pings are answered meanwhile.
     pub(crate) async fn receive(&mut self) -> Received {
         loop {

@@ -117,3 +117,48 @@ fn a_storm_shows_the_peak_and_the_work_that_the_relay_reports() {
         serde_json::json!({"ok": 3, "concurrency_limit": 2})
     );
 }
+
+/// Kills: the library's REQs not packed; a refusal that is not counted; a plain client that never
+/// sends again, or always does; channels counted as live that were refused.
+#[test]
+fn a_change_of_relay_costs_the_library_few_frames_and_a_plain_client_its_message() {
+    let address = relay::start(Fault::Quota);
+    let args = "switch --channels 40 --rounds 1 --pause 5.5";
+    let (code, report, _) = bench(address, args);
+    assert_eq!(code, 0);
+    let of = |client: &str, figure: &str| report["clients"][client][figure].as_u64().unwrap();
+    for (client, ok, frames, refusals, live) in [
+        ("library", 1, 5, 0, 40),
+        // 40 frames before the change, 10 after it, and the message again.
+        ("plain_retry", 1, 42, 31, 10),
+        ("plain", 0, 41, 31, 10),
+    ] {
+        assert_eq!(of(client, "ok"), ok, "{client}");
+        assert_eq!(of(client, "failed"), 1 - ok, "{client}");
+        assert_eq!(of(client, "frames"), frames, "{client}");
+        assert_eq!(of(client, "refusals"), refusals, "{client}");
+        assert_eq!(of(client, "channels_live"), live, "{client}");
+        assert_eq!(of(client, "channels_lost"), 40 - live, "{client}");
+    }
+    let ok_ms = |client: &str| report["clients"][client]["ok_ms"]["max"].as_f64().unwrap();
+    assert!(ok_ms("library") < 1000.0, "{report}");
+    assert!(ok_ms("plain_retry") > 1000.0, "{report}");
+    assert_eq!(report["problems"]["counts"]["OK rate-limited"], 2);
+    assert_eq!(report["problems"]["counts"]["CLOSED rate-limited"], 60);
+}
+
+/// Kills: the channels opened, or the message sent, at the relay that is left.
+#[test]
+fn a_change_of_relay_goes_to_the_other_one() {
+    let (from, to) = (relay::start(Fault::None), relay::start(Fault::RefusesHalf));
+    let args = format!("switch --channels 3 --rounds 1 --pause 0 --to ws://{to}");
+    let (code, report, _) = bench(from, &args);
+    assert_eq!(code, 0);
+    assert_eq!(report["to"], format!("ws://{to}"));
+    assert_eq!(report["clients"]["library"]["ok"], 1);
+    // The second of three messages, refused for good: not sent again.
+    assert_eq!(report["clients"]["plain_retry"]["failed"], 1);
+    assert_eq!(report["clients"]["plain_retry"]["frames"], 4);
+    assert_eq!(report["clients"]["plain"]["ok"], 1);
+    assert_eq!(report["problems"]["counts"]["OK blocked"], 1);
+}
