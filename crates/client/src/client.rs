@@ -11,6 +11,7 @@ use std::{
 
 use buzz_protocol::{Event, Filter};
 use futures_util::{Stream, stream};
+use rustls::pki_types::CertificateDer;
 use tokio::sync::{
     mpsc::{self, UnboundedSender},
     oneshot, watch,
@@ -22,7 +23,7 @@ use crate::{
     counts::Counts,
     driver::Driver,
     session::{Answer, Command, Config, Message, Published, RequestId, Status, SubId},
-    socket::{self, Transport},
+    socket::{self, Dialer, Transport},
 };
 
 /// What handles tell the driver.
@@ -52,6 +53,7 @@ pub struct Builder {
     signer: Option<Arc<dyn Signer>>,
     config: Config,
     transport: Transport,
+    roots: Vec<CertificateDer<'static>>,
 }
 
 impl Builder {
@@ -67,6 +69,13 @@ impl Builder {
         self
     }
 
+    /// Trusts `wss://` relays whose certificate this one has signed, beside those that Mozilla
+    /// trusts: a team's own authority, or a relay's own certificate. May be called again.
+    pub fn root_certificate(mut self, certificate: CertificateDer<'static>) -> Self {
+        self.roots.push(certificate);
+        self
+    }
+
     #[cfg(test)]
     pub(crate) fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
@@ -77,9 +86,15 @@ impl Builder {
     /// [`Client::status`]. Must be called inside a tokio runtime with time and I/O enabled.
     ///
     /// # Errors
-    /// [`Error::Url`] where the URL is no relay's.
+    /// [`Error::Url`] where the URL is no relay's, [`Error::Certificate`] where a root certificate
+    /// is none.
     pub fn connect(self) -> Result<Client, Error> {
         check_url(&self.url)?;
+        let dialer = Dialer {
+            transport: self.transport,
+            tls: socket::tls_config(self.roots)
+                .map_err(|error| Error::Certificate(error.to_string()))?,
+        };
         let (calls, inbox) = mpsc::unbounded_channel();
         let (status, statuses) = watch::channel(Status::Connecting);
         let counts = Arc::new(Counts::default());
@@ -89,7 +104,7 @@ impl Builder {
             self.url,
             self.config,
             self.signer,
-            self.transport,
+            dialer,
             seed,
             status,
             counts.clone(),
@@ -133,6 +148,7 @@ impl Client {
             signer: None,
             config: Config::default(),
             transport: socket::tcp(),
+            roots: Vec::new(),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::{
         Answer, Command, Config, Input, Message, Now, Output, RequestId, Session, SocketId, Status,
         SubId,
     },
-    socket::{self, Transport, Write},
+    socket::{self, Dialer, Write},
 };
 
 /// Frames read and not yet handled.
@@ -41,8 +41,10 @@ struct Socket {
 
 pub(crate) struct Driver {
     session: Session,
+    /// The relay in use.
+    url: String,
     signer: Option<Arc<dyn Signer>>,
-    transport: Transport,
+    dialer: Dialer,
     start: Instant,
     inputs: Receiver<Input>,
     to_self: Sender<Input>,
@@ -52,8 +54,8 @@ pub(crate) struct Driver {
     status: watch::Sender<Status>,
     counts: Arc<Counts>,
     read_information: bool,
-    /// The relay whose limits were asked for last.
-    asked: String,
+    /// The relay in use has said what its limits are.
+    knows_limits: bool,
 }
 
 impl Driver {
@@ -61,7 +63,7 @@ impl Driver {
         url: String,
         config: Config,
         signer: Option<Arc<dyn Signer>>,
-        transport: Transport,
+        dialer: Dialer,
         seed: u64,
         status: watch::Sender<Status>,
         counts: Arc<Counts>,
@@ -70,9 +72,10 @@ impl Driver {
         let (to_self, inputs) = mpsc::channel(INPUTS);
         let read_information = config.read_information;
         Self {
-            session: Session::new(url, signer.is_some(), config, now(start), seed),
+            session: Session::new(url.clone(), signer.is_some(), config, now(start), seed),
+            url,
             signer,
-            transport,
+            dialer,
             start,
             inputs,
             to_self,
@@ -82,7 +85,7 @@ impl Driver {
             status,
             counts,
             read_information,
-            asked: String::new(),
+            knows_limits: false,
         }
     }
 
@@ -112,8 +115,15 @@ impl Driver {
     fn input_of(&mut self, call: Call) -> Input {
         match call {
             Call::Command(command) => {
-                if let Command::Unsubscribe(id) = command {
-                    self.consumers.remove(&id);
+                match &command {
+                    Command::Unsubscribe(id) => {
+                        self.consumers.remove(id);
+                    }
+                    Command::Switch(url) => {
+                        self.url.clone_from(url);
+                        self.knows_limits = false;
+                    }
+                    _ => {}
                 }
                 Input::Command(command)
             }
@@ -130,6 +140,9 @@ impl Driver {
     }
 
     fn feed(&mut self, input: Input) {
+        if let Input::Limits(url, _) = &input {
+            self.knows_limits |= *url == self.url;
+        }
         self.session.handle(input, now(self.start));
         // Before the results, so that who has one sees what it took.
         self.counts.note(&self.session);
@@ -178,20 +191,18 @@ impl Driver {
             _stop: stop,
         });
         self.ask_for_limits(&url);
-        let (transport, inputs) = (self.transport.clone(), self.to_self.clone());
-        tokio::spawn(socket::run(id, url, transport, to_write, stopped, inputs));
+        let (dialer, inputs) = (self.dialer.clone(), self.to_self.clone());
+        tokio::spawn(socket::run(id, url, dialer, to_write, stopped, inputs));
     }
 
-    /// Once a relay.
+    /// With each dial until they are known: a relay that is down says nothing of them.
     fn ask_for_limits(&mut self, url: &str) {
-        if !self.read_information || self.asked == url {
+        if !self.read_information || self.knows_limits {
             return;
         }
-        self.asked = url.to_owned();
-        let (url, transport, inputs) =
-            (url.to_owned(), self.transport.clone(), self.to_self.clone());
+        let (url, dialer, inputs) = (url.to_owned(), self.dialer.clone(), self.to_self.clone());
         tokio::spawn(async move {
-            if let Some(limits) = information::fetch(url.clone(), transport).await {
+            if let Some(limits) = information::fetch(url.clone(), dialer).await {
                 let _ = inputs.send(Input::Limits(url, limits)).await;
             }
         });

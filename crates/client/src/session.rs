@@ -314,7 +314,8 @@ impl Session {
             Some(LinkStep::GiveUp) => self.give_up(now),
             None => {}
         }
-        if self.login.is_overdue(now.at) && self.subscriptions.wait_for_login() {
+        let stuck = self.login.is_overdue(now.at) || self.login.failed_for_now();
+        if stuck && self.subscriptions.wait_for_login() {
             self.give_up(now);
         }
         self.observer.expire(now.at);
