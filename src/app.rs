@@ -16,9 +16,11 @@ use anyhow::{Context, Result};
 use buzz_actors::{
     db_reader::DbReader,
     fanout::Fanout,
+    flag_refresher::{Cap, FlagRefresher, Flush, Refresh},
+    flags::{AUTH, HISTORY_READS},
     gate::Gate,
-    metrics::{GateMetrics, Metrics},
-    ports::{EventStore, Purpose},
+    metrics::{FlagMetrics, GateMetrics, Metrics},
+    ports::{EventStore, FlagSource, Purpose},
     rooms::{Committed, Permits, Rooms},
     roster::{Drain, Roster},
     verifier::Verifier,
@@ -27,8 +29,9 @@ use buzz_actors::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    config::Config,
+    config::{Config, Server},
     export::{self, ExportError},
+    flags,
     http::{
         admin::{self, Admin},
         public::{self, Public},
@@ -45,6 +48,10 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const CLOSING: Duration = Duration::from_secs(1);
 /// Sockets beyond `server.max_connections` that can still be told 503.
 const SPARE_SOCKETS: usize = 1024;
+/// The start does not wait longer for a flag source that blocks; the caps are at their ceilings then.
+const FIRST_FLAGS: Duration = Duration::from_secs(5);
+/// The end does not wait longer for flag events to be delivered, even where their delivery hangs.
+const LAST_FLAGS: Duration = Duration::from_secs(2);
 
 fn unix_now() -> u64 {
     SystemTime::now()
@@ -66,8 +73,10 @@ pub fn serve(config: Config) -> Result<()> {
     let metrics_page = telemetry::install_metrics()?;
     let store = open_store(&config)?;
     let _alone = store::serve_alone(&config.database.url).context("database.url")?;
+    let flags = flags::start(&config.feature_flags)?;
     System::new().block_on(async move {
         let rooms = Arc::new(start_rooms(&config, store)?);
+        let refresher = start_refresher(&config, flags, &rooms).await;
         let draining = Arc::new(AtomicBool::new(false));
         let admin = Admin {
             rooms: Arc::clone(&rooms),
@@ -81,6 +90,13 @@ pub fn serve(config: Config) -> Result<()> {
             listen = %public_addr, admin = %admin_addr, url = config.server.url,
             database = crate::config::mask_password(&config.database.url), "relay is up"
         );
+        let defaults = Server::default();
+        if config.server.url == defaults.url && config.server.listen != defaults.listen {
+            tracing::warn!(
+                url = config.server.url,
+                "server.listen was changed and server.url was not: logins that name another URL are refused"
+            );
+        }
         // Histograms are folded up now and then, not at every scrape alone.
         let upkeep = actix_web::rt::spawn(async move {
             let mut tick = tokio::time::interval(Duration::from_secs(5));
@@ -91,7 +107,7 @@ pub fn serve(config: Config) -> Result<()> {
         });
         wait_for_signal().await?;
         tokio::select! {
-            () = shut_down(&config, &rooms, &draining, &public_server) => {}
+            () = shut_down(&config, &rooms, &draining, &public_server, &refresher) => {}
             // What was answered is committed: nothing is lost by this.
             again = wait_for_signal() => again?,
         }
@@ -130,21 +146,16 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     let history_ceiling = buzz_gate::reader_ceiling(readers as u64);
     let reader = start_readers(history_ceiling.get() as usize, Purpose::History);
     let authorizer = start_readers((readers / 5).max(1), Purpose::Authorization);
-    let start_gate = |name, ceiling, wait, metrics: &GateMetrics| {
-        let metrics = metrics.clone();
-        in_own_thread(move || Gate::new(name, ceiling, wait, metrics))
+    // The gates run on this thread, where the way to the readers' threads begins: a permit that
+    // comes back and the read that gets it then wake one thread, not two.
+    let gate = |name, ceiling, wait, metrics: &GateMetrics| {
+        Gate::new(name, ceiling, wait, metrics.clone()).start()
     };
-    let (history_wait, auth_wait) = (config.history.wait, config.auth.wait);
-    let gate_of = "history_reads";
-    let history_gate = start_gate(
-        gate_of,
-        Some(history_ceiling),
-        history_wait,
-        &metrics.history_gate,
-    );
     let counters = NonZeroU64::new(history_ceiling.get() / 4).unwrap_or(NonZeroU64::MIN);
-    let count_gate = start_gate("counts", Some(counters), history_wait, &metrics.count_gate);
-    let auth_gate = start_gate("auth", None, auth_wait, &metrics.auth_gate);
+    let (ceiling, wait) = (Some(history_ceiling), config.history.wait);
+    let history_gate = gate("history_reads", ceiling, wait, &metrics.history_gate);
+    let count_gate = gate("counts", Some(counters), wait, &metrics.count_gate);
+    let auth_gate = gate("auth", None, config.auth.wait, &metrics.auth_gate);
     let verifier = {
         let (writer, metrics) = (writer.clone(), metrics.clone());
         SyncArbiter::start(cores(), move || {
@@ -168,6 +179,31 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
         sockets: Permits::new(config.server.max_connections),
         clock: unix_now,
     })
+}
+
+/// Starts what sets the gates' limits, and waits for the first ones: no socket is open yet.
+async fn start_refresher(
+    config: &Config,
+    flags: Box<dyn FlagSource>,
+    rooms: &Rooms,
+) -> Addr<FlagRefresher> {
+    let metrics = FlagMetrics::register(flags.provider());
+    let caps = vec![
+        Cap {
+            flag: HISTORY_READS,
+            gate: rooms.history_gate.clone().recipient(),
+        },
+        Cap {
+            flag: AUTH,
+            gate: rooms.auth_gate.clone().recipient(),
+        },
+    ];
+    let every = config.feature_flags.refresh;
+    let refresher = in_own_thread(move || FlagRefresher::new(flags, caps, every, metrics));
+    if let Err(error) = refresher.send(Refresh).timeout(FIRST_FLAGS).await {
+        tracing::error!(%error, "feature flags: no values yet; the caps start at their ceilings");
+    }
+    refresher
 }
 
 /// Starts a room whose handlers take their time, so that they hold up no socket.
@@ -244,7 +280,13 @@ async fn wait_for_signal() -> Result<()> {
     Ok(())
 }
 
-async fn shut_down(config: &Config, rooms: &Rooms, draining: &AtomicBool, public: &ServerHandle) {
+async fn shut_down(
+    config: &Config,
+    rooms: &Rooms,
+    draining: &AtomicBool,
+    public: &ServerHandle,
+    refresher: &Addr<FlagRefresher>,
+) {
     // New sockets are told 503; those that are open are closed one by one, what is in work answered.
     draining.store(true, Ordering::Release);
     if rooms
@@ -261,6 +303,11 @@ async fn shut_down(config: &Config, rooms: &Rooms, draining: &AtomicBool, public
         tracing::error!("the writer is gone");
     }
     public.stop(false).await;
+    // On the refresher's thread, which is left behind where the source does not keep to its time.
+    let within = LAST_FLAGS * 9 / 10;
+    if let Err(error) = refresher.send(Flush { within }).timeout(LAST_FLAGS).await {
+        tracing::warn!(%error, "feature flags: the last events were not delivered");
+    }
     tracing::info!("relay is down");
 }
 

@@ -1,9 +1,14 @@
 //! Every setting once: its default, its unit, where it may come from. TOML file, then
-//! `BUZZ_<SECTION>__<KEY>` from the environment; unknown keys are errors.
+//! `BUZZ_<SECTION>__<KEY>` and a few documented names from the environment; unknown keys are errors.
 
+mod environment;
+mod feature_flags;
 mod values;
 
-pub use self::values::mask_password;
+pub use self::{
+    feature_flags::{FeatureFlags, LaunchDarklySettings, Provider},
+    values::mask_password,
+};
 
 use std::{
     net::SocketAddr,
@@ -41,6 +46,8 @@ pub struct Config {
     pub database: Database,
     /// Logins.
     pub auth: Auth,
+    /// Where limits that can be tightened while the relay runs come from.
+    pub feature_flags: FeatureFlags,
     /// Reads of stored events.
     pub history: History,
     /// Logs and traces.
@@ -263,7 +270,10 @@ impl Config {
             Err(error) => return Err(ConfigError::File { path, error }),
         }
         let sections = Env::prefixed("BUZZ_").filter(|key| key.as_str().contains("__"));
-        check_names_of_variables()?;
+        environment::check_names()?;
+        for alias in environment::aliases()? {
+            figment = figment.merge(alias);
+        }
         figment = figment.merge(sections.split("__"));
         let config: Self = figment.extract().map_err(|error| describe(&error))?;
         match config.check() {
@@ -315,6 +325,7 @@ impl Config {
         if self.database.readers > MAX_READERS {
             return Err(("database.readers", format!("must be at most {MAX_READERS}")));
         }
+        self.feature_flags.check()?;
         let endpoint = &self.telemetry.otlp_endpoint;
         let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
         if !endpoint.is_empty() && !is_http {
@@ -343,6 +354,7 @@ impl Config {
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut shown = self.clone();
         shown.database.url = mask_password(&shown.database.url);
+        shown.feature_flags.mask();
         toml::to_string(&shown)
     }
 
@@ -369,23 +381,6 @@ impl Config {
     }
 }
 
-/// A variable that lacks one of its two underscores would be ignored in silence.
-fn check_names_of_variables() -> Result<(), ConfigError> {
-    let defaults = toml::Table::try_from(Config::default());
-    let defaults = defaults.map_err(|error| ConfigError::Value(error.to_string()))?;
-    for (section, keys) in &defaults {
-        for key in keys.as_table().into_iter().flat_map(toml::Table::keys) {
-            let meant = format!("BUZZ_{section}__{key}").to_uppercase();
-            let written = meant.replacen("__", "_", 1);
-            if std::env::var_os(&written).is_some() {
-                let why = format!("environment variable {written}: unknown; did you mean {meant}?");
-                return Err(ConfigError::Value(why));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Where wrong values come from, their keys, and why they are wrong.
 fn describe(error: &figment::Error) -> ConfigError {
     let lines = error.clone().into_iter().map(|error| {
@@ -400,6 +395,9 @@ fn describe(error: &figment::Error) -> ConfigError {
 
 /// The file or the environment variable that a value comes from.
 fn place(from: Option<&Metadata>, path: &[String]) -> String {
+    if let Some(from) = from.filter(|from| from.name.starts_with(environment::VARIABLE)) {
+        return from.name.to_string();
+    }
     if from.is_some_and(|from| from.name.contains("environment")) {
         return format!(
             "environment variable BUZZ_{}",

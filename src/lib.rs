@@ -5,6 +5,7 @@
 //! | [`cli`] | arguments and subcommands |
 //! | [`config`] | every setting once |
 //! | [`app`] | starts the rooms, downstream first; stops them in the other order |
+//! | [`flags`] | where feature flags come from |
 //! | [`http`] | the way in: upgrade, NIP-11, admin endpoints |
 //! | [`store`] | events in SQLite |
 //! | [`import`], [`export`] | JSON Lines in and out |
@@ -17,6 +18,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod export;
+pub mod flags;
 pub mod http;
 pub mod import;
 mod members;

@@ -9,14 +9,18 @@
 //! | [`writer`] | handler permits | `StoreEvents` | `Publish`, `Stored` | the same |
 //! | [`db_reader`] | handler permits, a page a read | `ReadHistory`, `CountEvents`, `LookUpRole` | `HistoryPage`, `Counted`, `RoleFound` | the same |
 //! | [`fanout`] | subscriptions × connections | `Subscribe`, `Publish` | `Deliver`, `FellBehind` | the subscription ends by name |
+//! | [`flag_refresher`] | one `SetLimit` a gate and refresh | `Refresh`, `Flush` | `SetLimit` | missed refreshes are skipped |
 //! | [`roster`] | one entry a connection | `Joined`, `Left`, `Drain` | `Shutdown` | HTTP 503 before it gets here |
 //!
 //! Beside them: [`ports`] (what the rooms need from outside), [`rooms`] (their addresses and the
-//! two shared counters), [`outbox`] (what waits for one socket, counted), [`metrics`].
+//! two shared counters), [`outbox`] (what waits for one socket, counted), [`flags`] (which there are),
+//! [`metrics`].
 
 pub mod connection;
 pub mod db_reader;
 pub mod fanout;
+pub mod flag_refresher;
+pub mod flags;
 pub mod gate;
 pub mod metrics;
 pub mod outbox;

@@ -111,6 +111,33 @@ pub struct GateMetrics {
     pub wait_seconds: Histogram,
 }
 
+/// What the flag refresher reports.
+#[derive(Clone)]
+pub struct FlagMetrics {
+    /// 1 while values of the provider are in force, 0 while defaults are.
+    pub ready: Gauge,
+    /// Evaluations that panicked.
+    pub panics: Counter,
+}
+
+impl FlagMetrics {
+    /// Registers them with the installed recorder. `provider` is one of a closed set.
+    pub fn register(provider: &'static str) -> Self {
+        describe_gauge!(
+            "buzz_feature_flags_ready",
+            "1 while values of the provider are in force, 0 while defaults are."
+        );
+        describe_counter!(
+            "buzz_concurrency_limit_refresh_panics_total",
+            "Evaluations of feature flags that panicked."
+        );
+        Self {
+            ready: gauge!("buzz_feature_flags_ready", "provider" => provider),
+            panics: counter!("buzz_concurrency_limit_refresh_panics_total"),
+        }
+    }
+}
+
 impl GateMetrics {
     pub(crate) fn register(gate: &'static str) -> Self {
         Self {

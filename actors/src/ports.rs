@@ -1,9 +1,11 @@
-//! What the rooms need from outside, as contracts: the store's two sides. Both sides block their
-//! own thread; nothing here knows SQLite or PostgreSQL.
+//! What the rooms need from outside, as contracts: the store's two sides, and where feature flags
+//! come from. All block their own thread; nothing here knows SQLite, PostgreSQL or a flag service.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use buzz_protocol::{Filter, Limits, Pubkey, VerifiedEvent};
+
+use crate::flags::IntegerFlag;
 
 /// A place for events. Cheap to share; each writer or reader owns one connection.
 pub trait EventStore: Send + Sync + 'static {
@@ -210,3 +212,31 @@ pub enum StoreError {
     #[error("database error: {0}")]
     Failed(String),
 }
+
+/// Where the values of feature flags come from. One is chosen at the start, for the life of the
+/// process; the flag refresher owns it, so that it may block without holding up anybody else.
+pub trait FlagSource: Send {
+    /// What the configuration calls it.
+    fn provider(&self) -> &'static str;
+
+    /// Called before each round of evaluations, for sources that have to look by themselves.
+    fn refresh(&mut self) {}
+
+    /// The flag's value now. `None` where there is none that is a whole number.
+    ///
+    /// # Errors
+    /// When it can't be evaluated. That says nothing about the value: the last one stays in force.
+    fn integer(&mut self, flag: &IntegerFlag) -> Result<Option<i64>, FlagError>;
+
+    /// Whether values of the source itself are in force, be they old; if not, defaults are.
+    fn ready(&self) -> bool;
+
+    /// Delivers what the source has to report, before the process ends. Takes about `within` at
+    /// most; nobody waits for it longer.
+    fn flush(&mut self, _within: Duration) {}
+}
+
+/// A flag that could not be evaluated.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FlagError(pub String);

@@ -79,6 +79,12 @@ fn the_defaults_are_the_promised_ones() {
         ("database.durability", "\"full\""),
         ("auth.required", "false"),
         ("auth.timeout", "\"10s\""),
+        ("feature_flags.provider", "\"static\""),
+        ("feature_flags.refresh", "\"5s\""),
+        ("feature_flags.file", "\"config/flags.toml\""),
+        ("feature_flags.launchdarkly.sdk_key", "\"\""),
+        ("feature_flags.launchdarkly.relay_proxy_url", "\"\""),
+        ("feature_flags.launchdarkly.start_wait", "\"3s\""),
         ("telemetry.log", "\"info\""),
         ("telemetry.log_format", "\"text\""),
     ] {

@@ -12,6 +12,8 @@ mod delivery;
 mod documented;
 mod escapes;
 mod expiration;
+mod flags;
+mod flags_launchdarkly;
 mod foreign;
 mod generations;
 mod half_open;

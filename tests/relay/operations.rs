@@ -37,6 +37,8 @@ async fn every_promised_metric_is_there_from_the_start() {
         "buzz_verify_seconds",
         "buzz_write_batch_events",
         "buzz_build_info",
+        "buzz_feature_flags_ready",
+        "buzz_concurrency_limit_refresh_panics_total",
     ] {
         assert!(metrics.describes(name), "{name} is missing:\n{}", metrics.0);
     }
@@ -283,4 +285,16 @@ async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
         let line = relay.log.line_with(&["access", "finished"]).await;
         assert!(line.contains(expected), "{settings}: {line}");
     }
+}
+
+/// Kills: a warning that never comes; one that always does.
+#[tokio::test]
+async fn a_relay_that_listens_elsewhere_than_its_url_says_is_told_so() {
+    const WARNING: &str = "server.listen was changed and server.url was not";
+    let relay = Relay::with("server.url = \"ws://localhost:3000\"").await;
+    relay.log.line_with(&["WARN", WARNING]).await;
+    let mut relay = Relay::start().await;
+    relay.terminate();
+    relay.ended().await;
+    assert!(!relay.log.text().contains(WARNING));
 }

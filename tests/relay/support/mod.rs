@@ -4,6 +4,7 @@
 pub(crate) mod client;
 pub(crate) mod events;
 pub(crate) mod http;
+pub(crate) mod launchdarkly;
 pub(crate) mod log;
 pub(crate) mod raw;
 pub(crate) mod relay;

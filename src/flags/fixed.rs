@@ -1,0 +1,23 @@
+//! The provider `static`: every flag has its declared default, for good.
+
+use buzz_actors::{
+    flags::IntegerFlag,
+    ports::{FlagError, FlagSource},
+};
+
+/// See the module.
+pub(super) struct FixedFlags;
+
+impl FlagSource for FixedFlags {
+    fn provider(&self) -> &'static str {
+        "static"
+    }
+
+    fn integer(&mut self, flag: &IntegerFlag) -> Result<Option<i64>, FlagError> {
+        Ok(Some(flag.default))
+    }
+
+    fn ready(&self) -> bool {
+        true
+    }
+}
