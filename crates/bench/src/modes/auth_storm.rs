@@ -71,8 +71,6 @@ pub(crate) fn run(args: &AuthStormArgs) -> Result<Outcome> {
     runtime.block_on(storm(args, keys, &mut tally));
     let seconds = start.elapsed().as_secs_f64();
     let relay = sampler.map(Sampler::stop).transpose()?;
-    // Ends what is still connected, after the last reading.
-    drop(runtime);
 
     let mut times: Vec<f64> = (tally.logins.iter())
         .map(|at| (*at - start).as_secs_f64())
