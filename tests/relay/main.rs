@@ -29,5 +29,6 @@ mod refusals;
 mod replacement;
 mod seam;
 mod shutdown;
+mod storm;
 mod support;
 mod traces;
