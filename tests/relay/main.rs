@@ -45,5 +45,6 @@ mod rest_bounds;
 mod rest_quota;
 mod seam;
 mod shutdown;
+mod storm;
 mod support;
 mod traces;

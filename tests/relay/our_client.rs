@@ -1,9 +1,23 @@
 //! The client library of this repository against the relay.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use buzz_client::{Client as BuzzClient, Message, Subscription};
+use buzz_client::{CertificateDer, Client as BuzzClient, Message, Status, Subscription};
 use buzz_protocol::Filter;
+use futures_util::StreamExt;
+use rcgen::{BasicConstraints, CertificateParams, IsCa};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{self, pki_types::PrivateKeyDer},
+};
 
 use crate::support::{Author, Client, Relay, soon};
 
@@ -70,4 +84,82 @@ async fn a_client_with_forty_channels_switches_relay_and_sends_at_once() {
         0.0
     );
     client.close().await;
+}
+
+/// A proxy that ends TLS for the relay, as in front of a public one; its address.
+async fn tls_proxy(
+    relay: &Relay,
+    key: &rcgen::KeyPair,
+    certificate: CertificateDer<'static>,
+) -> SocketAddr {
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .expect("a certificate and its key");
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let (address, relay) = (listener.local_addr().expect("an address"), relay.addr);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that does not trust the certificate ends here.
+                let Ok(mut client) = acceptor.accept(stream).await else {
+                    return;
+                };
+                let mut relay = TcpStream::connect(relay).await.expect("the relay");
+                let _ = copy_bidirectional(&mut client, &mut relay).await;
+            });
+        }
+    });
+    address
+}
+
+/// Kills: a root certificate that is not used for the socket or for the relay's information; a
+/// client that trusts anyone.
+#[tokio::test]
+async fn over_tls_a_client_reaches_a_relay_whose_authority_it_was_told() {
+    let relay = Relay::start().await;
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().expect("a key");
+    let root = authority.self_signed(&authority_key).expect("a root");
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let certificate = CertificateParams::new(names)
+        .and_then(|params| params.signed_by(&key, &issuer))
+        .expect("a certificate");
+    let proxy = tls_proxy(&relay, &key, certificate.der().clone()).await;
+    let url = format!("wss://127.0.0.1:{}", proxy.port());
+
+    let client = BuzzClient::builder(&url)
+        .root_certificate(root.der().clone())
+        .connect()
+        .expect("a client");
+    let mut channels = channels(&client);
+    let author = Author::new(1);
+    let note = author.note("over tls").tag(&["h", "channel-3"]).sign();
+    soon("the OK", client.publish(note))
+        .await
+        .expect("published");
+    assert_eq!(next_event(&mut channels[3]).await, "over tls");
+    client.close().await;
+
+    let stranger = BuzzClient::builder(&url).connect().expect("a client");
+    let mut statuses = stranger.status();
+    soon("a refused certificate", async {
+        loop {
+            match statuses.next().await.expect("a status") {
+                Status::Offline { .. } => break,
+                Status::Online => panic!("trusted a stranger"),
+                _ => {}
+            }
+        }
+    })
+    .await;
 }

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::{
     session::RelayLimits,
-    socket::{self, Io, Transport},
+    socket::{self, Dialer, Io},
 };
 
 /// From the dial to the end of the document.
@@ -20,11 +20,12 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// A longer document is cut, and then is none.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The limits of the relay at `url`; `None` where it says nothing that can be read.
-pub(crate) async fn fetch(url: String, transport: Transport) -> Option<RelayLimits> {
-    let document = timeout(FETCH_TIMEOUT, get(&url, &transport)).await;
+/// The limits of the relay at `url`, none of them where it says nothing that can be read; `None`
+/// where it was not there to say anything, and is to be asked again.
+pub(crate) async fn fetch(url: String, dialer: Dialer) -> Option<RelayLimits> {
+    let document = timeout(FETCH_TIMEOUT, get(&url, &dialer)).await;
     match document {
-        Ok(Ok(response)) => limits(&response),
+        Ok(Ok(response)) => is_final(&response).then(|| limits(&response).unwrap_or_default()),
         Ok(Err(error)) => {
             tracing::debug!(%url, %error, "no relay information");
             None
@@ -34,12 +35,12 @@ pub(crate) async fn fetch(url: String, transport: Transport) -> Option<RelayLimi
 }
 
 /// HTTP 1.0 has neither chunks nor a next request: the document ends with the stream.
-async fn get(url: &str, transport: &Transport) -> io::Result<Vec<u8>> {
+async fn get(url: &str, dialer: &Dialer) -> io::Result<Vec<u8>> {
     let uri: Uri = url.parse().map_err(io::Error::other)?;
-    let (mut stream, host) = socket::open(&uri, transport).await?;
+    let (mut stream, host) = socket::open(&uri, &dialer.transport).await?;
     if uri.scheme_str() == Some("wss") {
         let name = host.try_into().map_err(io::Error::other)?;
-        let tls = tokio_rustls::TlsConnector::from(socket::tls_config()?);
+        let tls = tokio_rustls::TlsConnector::from(dialer.tls.clone());
         stream = Box::new(tls.connect(name, stream).await?) as Box<dyn Io>;
     }
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -51,6 +52,13 @@ async fn get(url: &str, transport: &Transport) -> io::Result<Vec<u8>> {
     let mut response = Vec::new();
     stream.take(MAX_BYTES).read_to_end(&mut response).await?;
     Ok(response)
+}
+
+/// False for what a relay's proxy says for it while it is away.
+fn is_final(response: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(response);
+    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok());
+    status.is_some_and(|code: u16| code < 500)
 }
 
 fn limits(response: &[u8]) -> Option<RelayLimits> {
@@ -122,6 +130,19 @@ mod tests {
             "HTTP/1.1 200 OK\r\n\r\n<html>",
         ] {
             assert_eq!(limits(response.as_bytes()), None, "{response}");
+        }
+    }
+
+    /// Kills: a relay without a document asked with every dial; a proxy's 502 taken for an answer.
+    #[test]
+    fn only_who_was_away_is_asked_again() {
+        for (response, expected) in [
+            ("", false),
+            ("HTTP/1.1 502 Bad Gateway\r\n\r\n", false),
+            ("HTTP/1.1 404 Not Found\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\n\r\n{}", true),
+        ] {
+            assert_eq!(is_final(response.as_bytes()), expected, "{response}");
         }
     }
 }
