@@ -19,7 +19,9 @@ use tokio_rustls::{
     rustls::{self, pki_types::PrivateKeyDer},
 };
 
-use crate::support::{Author, Client, Relay, soon};
+use serde_json::json;
+
+use crate::support::{Author, Client, Relay, relay::DEFAULT_QUOTAS, soon};
 
 fn channels(client: &BuzzClient) -> Vec<Subscription> {
     let channel = |n: usize| Filter {
@@ -44,9 +46,12 @@ async fn next_event(channel: &mut Subscription) -> String {
     .await
 }
 
+/// Kills: a REQ for each channel; the message sent after the REQs that wait for their window; the
+/// old relay's quota counted on the new one.
 #[tokio::test]
 async fn a_client_with_forty_channels_switches_relay_and_sends_at_once() {
-    let (first, second) = (Relay::start().await, Relay::start().await);
+    let first = Relay::with(DEFAULT_QUOTAS).await;
+    let second = Relay::with(DEFAULT_QUOTAS).await;
     let author = Author::new(1);
     let mut publisher = Client::connect(&second).await;
     let stored = author.note("stored").tag(&["h", "channel-39"]).sign();
@@ -78,11 +83,73 @@ async fn a_client_with_forty_channels_switches_relay_and_sends_at_once() {
     let live = author.note("live").tag(&["h", "channel-20"]).sign();
     publisher.accept(&live).await;
     assert_eq!(next_event(&mut channels[20]).await, "live");
-    let metrics = second.metrics().await;
-    assert_eq!(
-        metrics.get("buzz_events_total{outcome=\"rate_limited\"}"),
-        0.0
-    );
+    for relay in [&first, &second] {
+        let metrics = relay.metrics().await;
+        assert_eq!(metrics.sum("buzz_admission_rejections_total"), 0.0);
+    }
+    // Four REQs and a message at each relay.
+    assert_eq!((client.refusals(), client.frames_sent()), (0, 10));
+    client.close().await;
+}
+
+/// Kills: a message that fails although its retry would be in time; one that is sent before the
+/// wait is over (it would be refused again, and then finally); a refused REQ that is not asked again.
+#[tokio::test]
+async fn a_client_forced_over_quota_sends_and_reads_once_the_gate_clears() {
+    let relay = Relay::with(DEFAULT_QUOTAS).await;
+    let author = Author::new(1);
+    // The same address, so the same quota; the client knows nothing of it.
+    let mut neighbour = Client::connect(&relay).await;
+    for _ in 0..50 {
+        assert_eq!(neighbour.count(json!({"kinds": [1]})).await, Ok(0));
+    }
+    let began = Instant::now();
+    let client = BuzzClient::builder(relay.url())
+        .connect()
+        .expect("a client");
+    let note = author.note("after all").tag(&["h", "channel-5"]).sign();
+    let published = client.publish(note);
+    let mut channels = channels(&client);
+    soon("the OK", published).await.expect("published");
+    assert_eq!(next_event(&mut channels[5]).await, "after all");
+    assert!(client.refusals() >= 1, "the quota was not used up");
+    let metrics = relay.metrics().await;
+    let refused = metrics.sum("buzz_admission_rejections_total");
+    // All that was on its way when the first refusal came, and nothing later.
+    assert!((1.0..=5.0).contains(&refused), "{refused}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    client.close().await;
+}
+
+/// Kills: a pace that ignores the quota that the relay advertises.
+#[tokio::test]
+async fn a_client_keeps_to_the_quota_that_the_relay_advertises() {
+    let relay = Relay::with(
+        "admission.human_ws_events_per_sec = 2\nadmission.agent_ws_events_per_sec = 2\n\
+         admission.burst_window = \"2s\"",
+    )
+    .await;
+    let client = BuzzClient::builder(relay.url())
+        .connect()
+        .expect("a client");
+    let author = Author::new(1);
+    // One by one, so that the relay's information is there before its quota is used up.
+    let began = Instant::now();
+    for n in 0..3 {
+        let note = author.note(&n.to_string()).sign();
+        soon("an OK", client.publish(note))
+            .await
+            .expect("published");
+    }
+    let burst: Vec<_> = (3..9)
+        .map(|n| client.publish(author.note(&n.to_string()).sign()))
+        .collect();
+    for published in burst {
+        soon("an OK", published).await.expect("published");
+    }
+    // Four in the first window, four in the second, one in the third.
+    assert!(began.elapsed() >= Duration::from_secs(4));
+    assert_eq!(client.refusals(), 0);
     client.close().await;
 }
 
