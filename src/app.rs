@@ -30,7 +30,7 @@ use buzz_actors::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    config::Config,
+    config::{Config, Server},
     export::{self, ExportError},
     flags,
     http::{
@@ -91,6 +91,13 @@ pub fn serve(config: Config) -> Result<()> {
             listen = %public_addr, admin = %admin_addr, url = config.server.url,
             database = crate::config::mask_password(&config.database.url), "relay is up"
         );
+        let defaults = Server::default();
+        if config.server.url == defaults.url && config.server.listen != defaults.listen {
+            tracing::warn!(
+                url = config.server.url,
+                "server.listen was changed and server.url was not: logins that name another URL are refused"
+            );
+        }
         // Histograms are folded up now and then, not at every scrape alone.
         let upkeep = actix_web::rt::spawn(async move {
             let mut tick = tokio::time::interval(Duration::from_secs(5));

@@ -281,7 +281,7 @@ async fn the_end_flushes_and_does_not_wait_for_a_flush_that_hangs() {
         relay.terminate();
         assert_eq!(relay.ended().await.code(), Some(0));
         let took = began.elapsed();
-        assert_eq!(service.bulks(), 1, "{}", relay.log.text());
+        assert!(service.bulks() >= 1, "{}", relay.log.text());
         let bound = Duration::from_millis(100) + Duration::from_secs(2);
         assert!(took < bound + Duration::from_millis(400), "{took:?}");
         assert_eq!(relay.log.text().contains("were not delivered"), hangs);

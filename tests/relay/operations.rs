@@ -286,3 +286,15 @@ async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
         assert!(line.contains(expected), "{settings}: {line}");
     }
 }
+
+/// Kills: a warning that never comes; one that always does.
+#[tokio::test]
+async fn a_relay_that_listens_elsewhere_than_its_url_says_is_told_so() {
+    const WARNING: &str = "server.listen was changed and server.url was not";
+    let relay = Relay::with("server.url = \"ws://localhost:3000\"").await;
+    relay.log.line_with(&["WARN", WARNING]).await;
+    let mut relay = Relay::start().await;
+    relay.terminate();
+    relay.ended().await;
+    assert!(!relay.log.text().contains(WARNING));
+}

@@ -196,7 +196,9 @@ async fn missed_ticks_are_skipped() {
     const EVERY: Duration = Duration::from_millis(100);
     let fixture = Fixture::new(EVERY, &[[Act::Fail, Act::Fail]], true);
     let asked = async |times| {
+        let deadline = Instant::now() + Duration::from_secs(30);
         while fixture.asked.load(Ordering::SeqCst) < times {
+            assert!(Instant::now() < deadline, "not asked {times} times");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -187,3 +187,51 @@ pub(super) fn close(client: Arc<Client>) {
         tracing::warn!(%error, "feature flags: a client was not closed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a build without TLS, or with two providers of its cryptography, where the first
+    /// connection would panic; a client that gives up where nobody listens.
+    #[tokio::test]
+    async fn a_client_over_tls_can_be_made_and_tries_on() {
+        let settings = LaunchDarklySettings {
+            sdk_key: "sdk".into(),
+            relay_proxy_url: "https://127.0.0.1:1".into(),
+            start_wait: Duration::ZERO,
+        };
+        let (client, mut stream) = start(&settings).expect("a client");
+        let lost = stream
+            .wait_for(|now| matches!(now, Stream::Lost { .. }))
+            .await;
+        lost.expect("an attempt");
+        assert!(!client.initialized());
+        close(client);
+    }
+
+    /// Kills: a stalled client taken for one that tries; a refusal that is waited out.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_makes_no_attempt_has_ended() {
+        let lost = || Stream::Lost {
+            since: Instant::now(),
+            why: "gone".into(),
+        };
+        let (state, mut stream) = watch::channel(lost());
+        let began = Instant::now();
+        assert_eq!(ended(&mut stream).await, Ended::Silent);
+        assert_eq!(began.elapsed(), GIVEN_UP);
+        // An attempt in between begins the time anew.
+        state.send_replace(lost());
+        let began = Instant::now();
+        let trying = async {
+            sleep(GIVEN_UP / 2).await;
+            state.send_replace(Stream::Connecting);
+            sleep(GIVEN_UP * 2).await;
+            state.send_replace(Stream::Refused(StatusCode::UNAUTHORIZED));
+        };
+        let (why, ()) = tokio::join!(ended(&mut stream), trying);
+        assert_eq!(why, Ended::Refused(StatusCode::UNAUTHORIZED));
+        assert_eq!(began.elapsed(), GIVEN_UP * 5 / 2);
+    }
+}
