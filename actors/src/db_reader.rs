@@ -119,7 +119,7 @@ impl DbReader {
         let mut held = Some(permit);
         while let Some(mut permit) = held {
             held = permit
-                .next()
+                .next_waiter()
                 .and_then(|waiter| waiter.passed_on(permit, self));
         }
     }

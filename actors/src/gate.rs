@@ -5,7 +5,7 @@
 //! permit or shed. The rules are `buzz_gate`'s, which is model-checked; here are clock and mailbox.
 //!
 //! Those who wait longest lie on a tray, where whoever ends its work may pass its permit on
-//! ([`Permit::next`]) without waking this actor first: nothing more is in flight by that, and the
+//! ([`Permit::next_waiter`]) without waking this actor first: nothing more is in flight by that, and the
 //! order is kept. A changed limit takes them off the tray again, so it holds for them too.
 
 use std::{
@@ -95,7 +95,7 @@ pub struct Permit {
 
 impl Permit {
     /// Who is next, where the work that this permit is for has ended and another can go on with it.
-    pub fn next(&mut self) -> Option<Box<dyn Waiter>> {
+    pub fn next_waiter(&mut self) -> Option<Box<dyn Waiter>> {
         if self.passes == PASSES {
             return None;
         }

@@ -122,6 +122,12 @@ pub(crate) const CASES: &[Case] = &[
         steps: &[(0, "mmf", &[0, 60, 5])],
     },
     Case {
+        name: "the longer of two waits is said, whichever it is",
+        frames: (1, 120),
+        messages: 1,
+        steps: &[(0, "mm", &[0, 120])],
+    },
+    Case {
         name: "zero is no limit",
         frames: (0, 5),
         messages: 2,

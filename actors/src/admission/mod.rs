@@ -34,7 +34,7 @@ pub use self::{
 };
 use crate::{connection::Connection, metrics::Metrics, ports::SharedBudget};
 
-/// Principals known at once, over all shards: about 110 MB where each spent a little.
+/// Principals known at once, over all shards: about 115 MB where each spent a little.
 pub const MAX_PRINCIPALS: usize = 1 << 20;
 
 /// What the shards are told at the start.

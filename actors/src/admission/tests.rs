@@ -195,7 +195,7 @@ fn an_address_has_so_many_sockets_and_handshakes() {
 }
 
 /// A million principals in one minute: the bound is 150 MB. Run with `--ignored` in a
-/// release build; docs/performance.md has the figures.
+/// release build; docs/performance.md has the first figure: later rounds reuse its memory.
 #[test]
 #[ignore = "measures memory"]
 fn a_million_principals() {

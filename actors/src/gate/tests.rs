@@ -214,7 +214,7 @@ async fn without_a_ceiling_and_a_limit_everybody_passes() {
 async fn pass_on(fixture: &mut Fixture, mut permit: Permit) -> Option<(u32, Permit)> {
     // The tray is filled after all that came before.
     assert!(fixture.decided().await.is_none(), "somebody got a permit");
-    match permit.next() {
+    match permit.next_waiter() {
         Some(waiter) => waiter.admitted(permit),
         None => return None,
     }
@@ -297,7 +297,7 @@ async fn who_is_gone_or_late_is_turned_down_from_the_tray() {
     let _late = fixture.ask(2);
     assert!(fixture.decided().await.is_none());
     std::thread::sleep(2 * wait);
-    assert!(permit.next().is_none());
+    assert!(permit.next_waiter().is_none());
     assert!(matches!(fixture.told.recv().await, Some((2, Told::Shed))));
     drop(permit);
     let _next = fixture.ask(3);
