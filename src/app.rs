@@ -14,6 +14,7 @@ use actix::{Actor, Addr, Arbiter, SyncArbiter, System};
 use actix_web::{App, HttpServer, dev::ServerHandle, web::Data};
 use anyhow::{Context, Result};
 use buzz_actors::{
+    admission::{Admission, AdmissionSettings},
     db_reader::DbReader,
     fanout::Fanout,
     flag_refresher::{Cap, FlagRefresher, Flush, Refresh},
@@ -21,6 +22,7 @@ use buzz_actors::{
     gate::Gate,
     metrics::{FlagMetrics, GateMetrics, Metrics},
     ports::{EventStore, FlagSource, Purpose},
+    replay::{self, Replay},
     rooms::{Committed, Permits, Rooms},
     roster::{Drain, Roster},
     verifier::Verifier,
@@ -37,7 +39,7 @@ use crate::{
         public::{self, Public},
     },
     import::{self, ImportOptions},
-    store, telemetry,
+    shared_budget, store, telemetry,
 };
 
 /// A request head must be whole within this time, so that a slow handshake costs little.
@@ -180,7 +182,13 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
             Verifier::new(writer.clone(), metrics.clone())
         })
     };
+    let admission = AdmissionSettings {
+        quotas: config.admission.quotas(),
+        guards: config.admission.guards(),
+        shared: shared_budget::open(&config.admission)?,
+    };
     Ok(Rooms {
+        admission: Admission::start(&admission, cores(), &metrics),
         verifier,
         writer,
         reader,
@@ -189,6 +197,7 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
         count_gate,
         auth_gate,
         fanout,
+        replay: Replay::new(replay::MAX_REMEMBERED, unix_now).start(),
         roster: Roster::default().start(),
         settings: config.settings(),
         metrics,

@@ -1,11 +1,14 @@
 //! Every setting once: its default, its unit, where it may come from. TOML file, then
 //! `BUZZ_<SECTION>__<KEY>` and a few documented names from the environment; unknown keys are errors.
 
+mod admission;
+mod aliases;
 mod environment;
 mod feature_flags;
 mod values;
 
 pub use self::{
+    admission::Admission,
     feature_flags::{FeatureFlags, LaunchDarklySettings, Provider},
     values::mask_password,
 };
@@ -50,6 +53,8 @@ pub struct Config {
     pub feature_flags: FeatureFlags,
     /// Reads of stored events.
     pub history: History,
+    /// What each key or address may spend.
+    pub admission: Admission,
     /// Logs and traces.
     pub telemetry: Telemetry,
 }
@@ -342,6 +347,7 @@ impl Config {
         if self.database.readers > MAX_READERS {
             return Err(("database.readers", format!("must be at most {MAX_READERS}")));
         }
+        self.admission.check()?;
         self.feature_flags.check()?;
         let endpoint = &self.telemetry.otlp_endpoint;
         let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
@@ -403,6 +409,7 @@ impl Config {
         for url in [&mut database.url, &mut database.replica_url] {
             *url = mask_password(url);
         }
+        shown.admission.backend = mask_password(&shown.admission.backend);
         shown.feature_flags.mask();
         toml::to_string(&shown)
     }

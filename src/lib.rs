@@ -10,6 +10,7 @@
 //! | [`store`] | events in SQLite |
 //! | [`import`], [`export`] | JSON Lines in and out |
 //! | `members` | who belongs to the relay |
+//! | `shared_budget` | quotas over several relays, in Redis |
 //! | [`telemetry`] | logs, traces, metrics exporter |
 //!
 //! The rooms themselves are the crate `buzz-actors`.
@@ -22,5 +23,6 @@ pub mod flags;
 pub mod http;
 pub mod import;
 mod members;
+mod shared_budget;
 pub mod store;
 pub mod telemetry;

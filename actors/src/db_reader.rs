@@ -113,13 +113,18 @@ impl Actor for DbReader {
     type Context = SyncContext<Self>;
 }
 
-impl Handler<ReadHistory> for DbReader {
-    type Result = ();
-    fn handle(&mut self, read: ReadHistory, _: &mut Self::Context) {
-        let ReadHistory {
-            request,
-            permit: read,
-        } = read;
+impl DbReader {
+    /// Goes on with whoever waits for this permit, in order, without a way through the gate.
+    fn pass_on(&mut self, permit: gate::Permit) {
+        let mut held = Some(permit);
+        while let Some(mut permit) = held {
+            held = permit
+                .next()
+                .and_then(|waiter| waiter.passed_on(permit, self));
+        }
+    }
+
+    fn read_page(&mut self, request: HistoryRequest) {
         let HistoryRequest {
             mut query,
             prefix,
@@ -128,7 +133,7 @@ impl Handler<ReadHistory> for DbReader {
             permit,
             span,
             rooms: _,
-        } = *request;
+        } = request;
         if !from.connected() {
             return;
         }
@@ -136,7 +141,15 @@ impl Handler<ReadHistory> for DbReader {
         let started = Instant::now();
         let mut frames = BytesMut::new();
         let mut row = |json: &str| {
-            ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
+            match &prefix {
+                Some(prefix) => {
+                    ws::push_text(&mut frames, &[prefix.as_bytes(), json.as_bytes(), b"]"]);
+                }
+                None => {
+                    frames.extend_from_slice(b",");
+                    frames.extend_from_slice(json.as_bytes());
+                }
+            }
             if frames.len() < PAGE_BYTES {
                 ControlFlow::Continue(())
             } else {
@@ -147,8 +160,8 @@ impl Handler<ReadHistory> for DbReader {
         self.metrics
             .db_read_seconds
             .record(started.elapsed().as_secs_f64());
-        // The permits first: the answer may bring the next frame at once.
-        drop((read, permit));
+        // The permit first: the answer may bring the next frame at once.
+        drop(permit);
         let rest = match progress {
             Ok(Progress::Done) => Ok(None),
             Ok(Progress::Paused) => Ok(Some(query)),
@@ -160,12 +173,8 @@ impl Handler<ReadHistory> for DbReader {
             rest,
         });
     }
-}
 
-impl Handler<CountEvents> for DbReader {
-    type Result = ();
-    fn handle(&mut self, count: CountEvents, _: &mut Self::Context) {
-        let CountEvents { request, permits } = count;
+    fn count(&mut self, request: CountRequest) {
         let CountRequest {
             query,
             name,
@@ -183,11 +192,29 @@ impl Handler<CountEvents> for DbReader {
         self.metrics
             .db_count_seconds
             .record(started.elapsed().as_secs_f64());
-        drop((permits, permit));
+        drop(permit);
         from.do_send(Counted {
             name,
             count: count.map_err(|error| refusal(&error)),
         });
+    }
+}
+
+impl Handler<ReadHistory> for DbReader {
+    type Result = ();
+    fn handle(&mut self, read: ReadHistory, _: &mut Self::Context) {
+        self.read_page(*read.request);
+        self.pass_on(read.permit);
+    }
+}
+
+impl Handler<CountEvents> for DbReader {
+    type Result = ();
+    fn handle(&mut self, count: CountEvents, _: &mut Self::Context) {
+        let (permit, share) = count.permits;
+        self.count(count.request);
+        drop(share);
+        self.pass_on(permit);
     }
 }
 

@@ -1,8 +1,11 @@
 //! Every metric the rooms report: name, help, labels. Handles are held, since looking one up by
 //! name costs far more than counting. Labels come from closed sets, never from clients.
 
+use buzz_protocol::Refusal;
 use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge};
 use metrics::{describe_histogram, gauge, histogram};
+
+use crate::ports::Outcome;
 
 /// Seconds-scaled histogram buckets, for the exporter.
 pub const SECONDS_BUCKETS: [f64; 14] = [
@@ -38,8 +41,14 @@ pub struct Metrics {
     pub auth_gate: GateMetrics,
     /// The share of the history cap that counts may take.
     pub count_gate: GateMetrics,
-    /// Frames refused because too many were in work.
-    pub rejected_handler: Counter,
+    /// Frames refused before any work.
+    pub rejected_frames: Rejections,
+    /// REST calls and handshakes refused before any work.
+    pub rejected_calls: Rejections,
+    /// Principals whose budgets are known.
+    pub admission_principals: Gauge,
+    /// Budgets forgotten before their time, since too many principals came.
+    pub admission_shed: Counter,
     /// One batch of signatures, divided by its size.
     pub verify_seconds: Histogram,
     /// Events of one write batch.
@@ -115,6 +124,70 @@ pub struct EventOutcomes {
     pub rate_limited: Counter,
     /// The database failed.
     pub error: Counter,
+}
+
+impl EventOutcomes {
+    /// What a sender is told of an event that the writer took; counts it where it is accepted.
+    ///
+    /// # Errors
+    /// Says why it is not, uncounted.
+    pub fn verdict(&self, result: Result<Outcome, Refusal>) -> Result<&'static str, Refusal> {
+        let outcome = result?;
+        let message = outcome.verdict()?;
+        match outcome {
+            Outcome::Duplicate => self.duplicate.increment(1),
+            _ => self.accepted.increment(1),
+        }
+        Ok(message)
+    }
+
+    /// Counts an event that was not accepted.
+    pub fn count_refused(&self, refusal: &Refusal) {
+        match refusal.prefix() {
+            "invalid" => self.invalid.increment(1),
+            "restricted" | "auth-required" => self.restricted.increment(1),
+            "rate-limited" => self.rate_limited.increment(1),
+            "duplicate" => self.superseded.increment(1),
+            "blocked" => self.blocked.increment(1),
+            _ => self.error.increment(1),
+        }
+    }
+}
+
+/// Counters of `buzz_admission_rejections_total` for one transport.
+#[derive(Clone)]
+pub struct Rejections {
+    /// The quota is used up.
+    pub quota: Counter,
+    /// The shared counter can't be asked.
+    pub unavailable: Counter,
+    /// Too many are in work.
+    pub handler: Counter,
+}
+
+impl Rejections {
+    fn register(transport: &'static str) -> Self {
+        let counter = |reason: &'static str| {
+            counter!(
+                "buzz_admission_rejections_total", "transport" => transport, "reason" => reason
+            )
+        };
+        Self {
+            quota: counter("quota"),
+            unavailable: counter("unavailable"),
+            handler: counter("handler"),
+        }
+    }
+
+    /// Counts a refusal, where it is one of these.
+    pub fn count(&self, refusal: &Refusal) {
+        match refusal {
+            Refusal::Quota { .. } => self.quota.increment(1),
+            Refusal::SharedAdmissionUnavailable => self.unavailable.increment(1),
+            Refusal::TooManyRequests => self.handler.increment(1),
+            _ => {}
+        }
+    }
 }
 
 /// Counters of `buzz_auth_outcomes_total`.
@@ -226,9 +299,10 @@ impl Metrics {
             history_gate: GateMetrics::register("history_reads"),
             auth_gate: GateMetrics::register("auth"),
             count_gate: GateMetrics::register("counts"),
-            rejected_handler: counter!(
-                "buzz_admission_rejections_total", "transport" => "websocket", "reason" => "handler"
-            ),
+            rejected_frames: Rejections::register("websocket"),
+            rejected_calls: Rejections::register("http"),
+            admission_principals: gauge!("buzz_admission_principals"),
+            admission_shed: counter!("buzz_admission_shed_total"),
             verify_seconds: histogram!("buzz_verify_seconds"),
             write_batch_events: histogram!(WRITE_BATCH_EVENTS),
             db_write_seconds: db("write"),
@@ -246,7 +320,10 @@ fn describe() {
         "buzz_subscriptions_active",
         "Open subscriptions over all connections."
     );
-    describe_counter!("buzz_events_total", "EVENT frames by what became of them.");
+    describe_counter!(
+        "buzz_events_total",
+        "Events sent to the relay by what became of them."
+    );
     describe_counter!(
         "buzz_live_events_total",
         "Live events by what became of them, per subscription."
@@ -273,7 +350,15 @@ fn describe() {
     );
     describe_counter!(
         "buzz_admission_rejections_total",
-        "Frames refused before any work."
+        "Frames, calls and handshakes refused before any work."
+    );
+    describe_gauge!(
+        "buzz_admission_principals",
+        "Keys and addresses whose budgets are known."
+    );
+    describe_counter!(
+        "buzz_admission_shed_total",
+        "Budgets forgotten before their time, since too many principals came."
     );
     describe_histogram!(
         "buzz_verify_seconds",

@@ -1,11 +1,15 @@
-//! What the rooms need from outside, as contracts: the store's two sides, and where feature flags
-//! come from. All block their own thread; nothing here knows SQLite, PostgreSQL or a flag service.
+//! What the rooms need from outside, as contracts: the store's two sides, where feature flags come
+//! from, and budgets that several relays share. All but the last block their own thread; nothing here
+//! knows SQLite, PostgreSQL, Redis or a flag service.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{future::Future, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
 
-use buzz_protocol::{Filter, Limits, Pubkey, VerifiedEvent};
+use buzz_protocol::{Filter, Limits, Pubkey, Refusal, VerifiedEvent, refusal};
 
-use crate::flags::IntegerFlag;
+use crate::{
+    admission::{Party, Principal, Spend, Verdict},
+    flags::IntegerFlag,
+};
 
 /// A place for events. Cheap to share; each writer or reader owns one connection.
 pub trait EventStore: Send + Sync + 'static {
@@ -121,6 +125,24 @@ pub enum Outcome {
     Deleted,
 }
 
+impl Outcome {
+    /// What its sender is told: the message of an event that is accepted, or why it is not.
+    ///
+    /// # Errors
+    /// Says why.
+    pub fn verdict(self) -> Result<&'static str, Refusal> {
+        match self {
+            Self::Stored => Ok(""),
+            Self::Duplicate => Ok(refusal::DUPLICATE),
+            Self::Superseded => Err(Refusal::Superseded),
+            Self::NoRoom => Err(Refusal::Error(
+                "no room among the ids of this second that begin like this one".into(),
+            )),
+            Self::Deleted => Err(Refusal::Blocked("deleted".into())),
+        }
+    }
+}
+
 /// The reading side.
 pub trait StoreReader: Send {
     /// Passes the query's next events to `row` as canonical JSON, newest first, ties lowest id
@@ -211,6 +233,28 @@ pub enum StoreError {
     /// The statement failed.
     #[error("database error: {0}")]
     Failed(String),
+}
+
+/// Budgets that several relays share. Cheap to call from any thread: it never blocks.
+pub trait SharedBudget: Send + Sync + 'static {
+    /// Decides every ask, each at once and as a whole, in order. The future ends within a bounded
+    /// time whatever happens; where the budgets can't be asked, every verdict is
+    /// [`Verdict::Unavailable`].
+    fn spend(&self, asks: Vec<SharedAsk>) -> SharedVerdicts;
+}
+
+/// The verdicts on each ask, one for each of its spends.
+pub type SharedVerdicts = Pin<Box<dyn Future<Output = Vec<Vec<Verdict>>> + Send>>;
+
+/// What one principal wants to spend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedAsk {
+    /// Who.
+    pub principal: Principal,
+    /// Whose quotas count.
+    pub party: Party,
+    /// What, in order.
+    pub spends: Vec<Spend>,
 }
 
 /// Where the values of feature flags come from. One is chosen at the start, for the life of the

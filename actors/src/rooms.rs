@@ -10,12 +10,12 @@ use std::{
 };
 
 use actix::Addr;
-use buzz_protocol::Limits;
+use buzz_protocol::{Filter, Limits};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    db_reader::DbReader, fanout::Fanout, gate::Gate, metrics::Metrics, roster::Roster,
-    verifier::Verifier, writer::Writer,
+    admission::Admission, db_reader::DbReader, fanout::Fanout, gate::Gate, metrics::Metrics,
+    ports::Query, replay::Replay, roster::Roster, verifier::Verifier, writer::Writer,
 };
 
 /// What the connections are told at the start.
@@ -39,6 +39,8 @@ pub struct Settings {
 
 /// Addresses of all rooms.
 pub struct Rooms {
+    /// Counts what each principal spends.
+    pub admission: Admission,
     /// Checks signatures.
     pub verifier: Addr<Verifier>,
     /// Writes events.
@@ -55,6 +57,8 @@ pub struct Rooms {
     pub auth_gate: Addr<Gate>,
     /// Passes live events on.
     pub fanout: Addr<Fanout>,
+    /// Knows which authorizations of REST requests were used.
+    pub replay: Addr<Replay>,
     /// Knows the open connections.
     pub roster: Addr<Roster>,
     /// What the connections are told.
@@ -69,6 +73,14 @@ pub struct Rooms {
     pub sockets: Permits,
     /// Seconds since the Unix epoch.
     pub clock: fn() -> u64,
+}
+
+impl Rooms {
+    /// A query for what is stored and committed now.
+    pub fn query(&self, filters: Vec<Filter>) -> Query {
+        let committed = self.committed.get();
+        Query::new(filters, &self.settings.limits, (self.clock)(), committed)
+    }
 }
 
 /// The number of the last committed batch: written by the writer alone, read when a subscription
@@ -103,6 +115,11 @@ impl Permits {
     /// One of them, if it is free.
     pub fn try_enter(&self) -> Option<Permit> {
         Arc::clone(&self.0).try_acquire_owned().ok().map(Permit)
+    }
+
+    /// One of them, once it is free; `None` never, but where they are closed.
+    pub async fn enter(&self) -> Option<Permit> {
+        Arc::clone(&self.0).acquire_owned().await.ok().map(Permit)
     }
 }
 

@@ -11,7 +11,8 @@ use buzz_protocol::{Event, EventId, KeyCache, Pubkey, Refusal, VerifiedEvent};
 use tracing::Span;
 
 use crate::{
-    connection::{Connection, LoginVerified, Verified},
+    call::Asker,
+    connection::{LoginVerified, Verified},
     metrics::Metrics,
     rooms::Permit,
     writer::{StoreEvents, Writer},
@@ -24,7 +25,7 @@ pub struct VerifyEvents {
     /// In the order of arrival, each with the trace of its frame.
     pub events: Vec<(Event, Span)>,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Covers all of them.
     pub permit: Permit,
 }
@@ -36,7 +37,7 @@ pub struct VerifyLogin {
     /// Its form, time, challenge and relay are known to be right.
     pub event: Box<Event>,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
 }
 
 /// See the module.

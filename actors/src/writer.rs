@@ -18,7 +18,8 @@ use buzz_protocol::{
 use tracing::Span;
 
 use crate::{
-    connection::{Connection, Stored},
+    call::Asker,
+    connection::Stored,
     fanout::{Fanout, Publish},
     metrics::Metrics,
     ports::{EventStore, Outcome, StoreError, StoreWriter},
@@ -32,7 +33,7 @@ pub struct StoreEvents {
     /// In the order of arrival, each with the trace of its frame.
     pub events: Vec<(Arc<VerifiedEvent>, Span)>,
     /// Who sent them.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Covers all of them.
     pub permit: Permit,
 }

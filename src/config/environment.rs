@@ -8,23 +8,13 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
-use super::{Config, ConfigError};
-
-/// Documented names beside `BUZZ_<SECTION>__<KEY>`, and the keys they set.
-const ALIASES: [(&str, &str); 3] = [
-    ("BUZZ_FEATURE_FLAGS_PROVIDER", "feature_flags.provider"),
-    (
-        "BUZZ_LAUNCHDARKLY_SDK_KEY",
-        "feature_flags.launchdarkly.sdk_key",
-    ),
-    (
-        "BUZZ_LAUNCHDARKLY_RELAY_PROXY_URL",
-        "feature_flags.launchdarkly.relay_proxy_url",
-    ),
-];
+use super::{Config, ConfigError, aliases::ALIASES};
 
 /// How the source of an alias's value begins, before the variable's name.
 pub(super) const VARIABLE: &str = "environment variable ";
+
+/// All names that begin like this are documented ones, or mistakes.
+const QUOTAS: &str = "BUZZ_RATE_LIMIT_";
 
 /// The value of a variable with a documented name.
 pub(super) struct Alias {
@@ -50,18 +40,19 @@ fn wrong(name: &str, why: &str) -> ConfigError {
 /// The aliases that are set.
 pub(super) fn aliases() -> Result<Vec<Alias>, ConfigError> {
     let mut set = Vec::new();
-    for (name, key) in ALIASES {
+    for &(name, key) in ALIASES {
         let Some(value) = env::var_os(name) else {
             continue;
         };
-        let value = value.to_str().ok_or_else(|| wrong(name, "is not UTF-8"))?;
+        let wrong = |why: &str| wrong(name, &format!("{key}: {why}"));
+        let value = value.to_str().ok_or_else(|| wrong("is not UTF-8"))?;
         let value = value.trim();
         if value.is_empty() {
-            return Err(wrong(name, "is empty; leave it out to have the default"));
+            return Err(wrong("is empty; leave it out to have the default"));
         }
         let other = format!("BUZZ_{}", key.replace('.', "__").to_uppercase());
         if env::var_os(&other).is_some() {
-            return Err(wrong(name, &format!("sets the same as {other}")));
+            return Err(wrong(&format!("sets the same as {other}")));
         }
         // Numbers and truth values are told from text as they are for the other names.
         let value = value.parse().unwrap_or_else(|error| match error {});
@@ -86,6 +77,10 @@ pub(super) fn check_names() -> Result<(), ConfigError> {
     }
     for (name, value) in env::vars_os() {
         let name = name.to_string_lossy();
+        let is_documented = ALIASES.iter().any(|(known, _)| *known == name);
+        if name.starts_with(QUOTAS) && !is_documented {
+            return Err(wrong(&name, "unknown"));
+        }
         if name.starts_with("BUZZ_") && name.contains("__") && value.to_str().is_none() {
             return Err(wrong(&name, "is not UTF-8"));
         }

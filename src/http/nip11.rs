@@ -1,17 +1,20 @@
 //! The relay information document (NIP-11), from the values that are enforced.
 
-use buzz_actors::rooms::Settings;
+use buzz_actors::{
+    admission::{Quota, Quotas, Rates},
+    rooms::Settings,
+};
 use serde::Serialize;
 
 /// The NIPs this relay implements.
-pub const SUPPORTED_NIPS: [u16; 7] = [1, 9, 11, 40, 42, 45, 70];
+pub const SUPPORTED_NIPS: [u16; 8] = [1, 9, 11, 40, 42, 45, 70, 98];
 
 /// The document.
 #[derive(Debug, Serialize)]
 pub struct Document {
     name: &'static str,
     description: &'static str,
-    supported_nips: [u16; 7],
+    supported_nips: [u16; 8],
     software: &'static str,
     version: &'static str,
     limitation: Limitation,
@@ -32,11 +35,47 @@ struct Limitation {
     auth_required: bool,
     payment_required: bool,
     restricted_writes: bool,
+    rate_limits: RateLimits,
+}
+
+/// What admission enforces; not in NIP-11. What is left out has no limit.
+#[derive(Debug, Serialize)]
+struct RateLimits {
+    human: PartyLimits,
+    agent: PartyLimits,
+}
+
+#[derive(Debug, Serialize)]
+struct PartyLimits {
+    /// EVENT, REQ and COUNT frames in any `window_secs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_secs: Option<u32>,
+    /// Stored events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages_per_min: Option<u32>,
+    /// REST calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_calls_per_min: Option<u32>,
+}
+
+impl PartyLimits {
+    fn new(rates: &Rates) -> Self {
+        let limit = |quota: Quota| (!quota.is_off()).then_some(quota.limit);
+        let frames = limit(rates.frames);
+        Self {
+            frames,
+            window_secs: frames.map(|_| rates.frames.window_ms / 1000),
+            messages_per_min: limit(rates.messages),
+            api_calls_per_min: limit(rates.api_calls),
+        }
+    }
 }
 
 impl Document {
     /// The document for these settings.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings, quotas: &Quotas) -> Self {
         let limits = &settings.limits;
         Self {
             name: "buzz-relay",
@@ -57,6 +96,10 @@ impl Document {
                 auth_required: settings.auth_required,
                 payment_required: false,
                 restricted_writes: settings.auth_required,
+                rate_limits: RateLimits {
+                    human: PartyLimits::new(&quotas.human),
+                    agent: PartyLimits::new(&quotas.agent),
+                },
             },
         }
     }

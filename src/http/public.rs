@@ -1,4 +1,4 @@
-//! The public port: WebSocket upgrades, NIP-11, and a page for people.
+//! The public port: WebSocket upgrades, NIP-11, REST ([`super::rest`]), and a page for people.
 
 use std::{
     any::Any,
@@ -25,17 +25,18 @@ use actix_web::{
     web::{self, Bytes, Data, Payload, ServiceConfig},
 };
 use buzz_actors::{connection, rooms::Rooms};
+use buzz_protocol::Refusal;
 use futures_util::{StreamExt, stream};
 use ipnet::IpNet;
 use secp256k1::rand::random;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::nip11::Document;
+use super::{nip11::Document, rest::Rest};
 
 /// A socket that takes nothing for this long is cut, and so is one whose peer is gone.
 const STALLED: Duration = Duration::from_secs(30);
 /// What a refused handshake is told to wait, in seconds.
-const RETRY_SECS: &str = "5";
+const RETRY_SECS: u32 = 5;
 /// What the kernel may hold for one client that does not read, so that thousands of them stay
 /// affordable; large enough to fill a local link.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
@@ -44,6 +45,7 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 pub struct Public {
     rooms: Arc<Rooms>,
     information: String,
+    rest: Rest,
     next_connection: AtomicU64,
     trusted_proxies: Vec<IpNet>,
     draining: Arc<AtomicBool>,
@@ -59,14 +61,26 @@ impl Public {
         trusted_proxies: Vec<IpNet>,
         draining: Arc<AtomicBool>,
     ) -> serde_json::Result<Self> {
-        let information = serde_json::to_string(&Document::new(&rooms.settings))?;
+        let information =
+            serde_json::to_string(&Document::new(&rooms.settings, rooms.admission.quotas()))?;
         Ok(Self {
+            rest: Rest::new(Arc::clone(&rooms), Arc::clone(&draining))?,
             rooms,
             information,
             next_connection: AtomicU64::new(1),
             trusted_proxies,
             draining,
         })
+    }
+}
+
+impl Public {
+    /// The client's address; `None` where the socket is gone already.
+    fn client(&self, request: &HttpRequest) -> Option<IpAddr> {
+        let forwarded = request.headers().get_all("x-forwarded-for");
+        let forwarded = forwarded.filter_map(|value| value.to_str().ok());
+        let peer = request.peer_addr()?.ip();
+        Some(client_address(peer, forwarded, &self.trusted_proxies))
     }
 }
 
@@ -86,6 +100,12 @@ async fn root(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
+    if header(UPGRADE).is_none()
+        && let Some(resource) = public.rest.resource(request.uri().path())
+    {
+        let peer = public.client(&request);
+        return Ok(public.rest.answer(&request, payload, resource, peer).await);
+    }
     if header(TRANSFER_ENCODING).is_some() {
         return Ok(refuse_body(payload));
     }
@@ -99,7 +119,7 @@ async fn root(
             .body("this is a Nostr relay: use a WebSocket\n"));
     }
     if header(UPGRADE).is_some() {
-        upgrade(&request, payload, &public)
+        upgrade(&request, payload, &public).await
     } else if header(ACCEPT).is_some_and(|accept| accept.contains("application/nostr+json")) {
         Ok(cors(HttpResponse::Ok())
             .content_type("application/nostr+json")
@@ -134,7 +154,7 @@ fn cors(mut response: HttpResponseBuilder) -> HttpResponseBuilder {
     response
 }
 
-fn upgrade(
+async fn upgrade(
     request: &HttpRequest,
     payload: Payload,
     public: &Public,
@@ -147,30 +167,39 @@ fn upgrade(
             .force_close()
             .body("no WebSocket handshake\n"));
     }
-    let refuse = |why| {
-        Ok(HttpResponse::ServiceUnavailable()
-            .insert_header((RETRY_AFTER, RETRY_SECS))
+    let refuse = |mut response: HttpResponseBuilder, secs: u32, why| {
+        Ok(response
+            .insert_header((RETRY_AFTER, secs))
             .force_close()
             .body(why))
     };
+    let unavailable = |why| refuse(HttpResponse::ServiceUnavailable(), RETRY_SECS, why);
     if public.draining.load(Ordering::Acquire) {
-        return refuse("the relay restarts\n");
+        return unavailable("the relay restarts\n");
     }
-    let Some(slot) = public.rooms.sockets.try_enter() else {
-        return refuse("too many connections\n");
-    };
-    let Some(peer) = request.peer_addr() else {
+    let Some(peer) = public.client(request) else {
         return Ok(HttpResponse::BadRequest().body("no peer address\n"));
     };
-    let forwarded = request
-        .headers()
-        .get_all("x-forwarded-for")
-        .filter_map(|v| v.to_str().ok());
+    let visit = match public.rooms.admission.enter(peer).await {
+        Ok(visit) => visit,
+        Err(retry_in_secs) => {
+            let metrics = &public.rooms.metrics;
+            metrics
+                .rejected_calls
+                .count(&Refusal::Quota { retry_in_secs });
+            let why = "too many connections or handshakes from this address\n";
+            return refuse(HttpResponse::TooManyRequests(), retry_in_secs.get(), why);
+        }
+    };
+    let Some(slot) = public.rooms.sockets.try_enter() else {
+        return unavailable("too many connections\n");
+    };
     let opening = connection::Opening {
         number: public.next_connection.fetch_add(1, Ordering::Relaxed),
-        peer: client_address(peer.ip(), forwarded, &public.trusted_proxies),
+        peer,
         challenge: format!("{:032x}", random::<u128>()),
         slot,
+        visit,
         rooms: Arc::clone(&public.rooms),
     };
     connection::start(request, payload, opening)

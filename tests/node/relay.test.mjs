@@ -11,7 +11,7 @@ import * as nip11 from 'nostr-tools/nip11'
 useWebSocketImplementation(WebSocket)
 usePoolWebSocket(WebSocket)
 
-const { RELAY_WITH_REAL_EVENTS, EXPECTED_EVENTS, EMPTY_RELAY } = process.env
+const { RELAY_WITH_REAL_EVENTS, EXPECTED_EVENTS, EMPTY_RELAY, STRICT_RELAY } = process.env
 
 const fields = ({ id, pubkey, created_at, kind, tags, content, sig }) =>
   ({ id, pubkey, created_at, kind, tags, content, sig })
@@ -140,6 +140,27 @@ describe('an empty relay', () => {
     const got = await pool.querySync([EMPTY_RELAY], { '#t': ['pool'] })
     assert.deepEqual(got.map(fields), [note])
     pool.close([EMPTY_RELAY])
+  })
+})
+
+describe('a relay with three frames in three seconds', () => {
+  const key = generateSecretKey()
+  let relay
+  before(async () => { relay = await Relay.connect(STRICT_RELAY) })
+  after(() => relay.close())
+
+  test('tells the reason of a refusal at once, and when to try again', async () => {
+    for (let n = 0; n < 3; n++) await relay.publish(sign(key, 1, `note ${n}`))
+    const note = sign(key, 1, 'one too many')
+    const began = Date.now()
+    const reason = await relay.publish(note).then(() => 'accepted', (error) => error.message)
+    const waited = Date.now() - began
+    const [, secs] = reason.match(/^rate-limited: quota exceeded; retry in ([123])s$/) ?? assert.fail(reason)
+    // Its own time-out is 4.4 s: this is an answer, no time-out.
+    assert.ok(waited < 1000, `after ${waited} ms`)
+    await assert.rejects(fetchStored(relay, [{ kinds: [1] }]), /^Error: rate-limited: quota exceeded; retry in /)
+    await new Promise((resolve) => setTimeout(resolve, secs * 1000))
+    assert.equal(await relay.publish(note), '')
   })
 })
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Author, Client, Relay, eventually,
-    launchdarkly::{FlagService, SDK_KEY, flag, free_address},
+    launchdarkly::{ANY, FlagService, SDK_KEY, flag, reserve},
 };
 
 const HISTORY: &str = "buzz.relay.concurrency.history-reads";
@@ -71,7 +71,7 @@ async fn state_stays(relay: &Relay, expected: (f64, f64, f64)) {
 /// flag that keeps its value; a source not named in the log; a key in the log.
 #[tokio::test]
 async fn values_are_in_force_at_the_start_and_changes_follow() {
-    let service = FlagService::start(&[history(1, 3)]).await;
+    let service = FlagService::start(&[history(1, 3)]);
     let relay = relay_of(service.addr, "").await;
     assert_eq!(state(&relay).await, (3.0, 0.0, 1.0));
     service.patch(&history(2, 2));
@@ -94,7 +94,7 @@ async fn values_are_in_force_at_the_start_and_changes_follow() {
 /// value kept where the new one is mistyped; `null` taken for an error.
 #[tokio::test]
 async fn what_is_no_whole_number_is_no_value() {
-    let service = FlagService::start(&[history(1, "3"), auth(1, 3.7)]).await;
+    let service = FlagService::start(&[history(1, "3"), auth(1, 3.7)]);
     let relay = relay_of(service.addr, "").await;
     assert_eq!(state(&relay).await, (CEILING, 0.0, 1.0));
     for key in [HISTORY, AUTH] {
@@ -119,7 +119,7 @@ async fn what_is_no_whole_number_is_no_value() {
 /// Kills: values dropped with the stream; ready taken back; a service that is never asked again.
 #[tokio::test]
 async fn values_stay_through_an_outage() {
-    let service = FlagService::start(&[history(1, 2), auth(1, 4)]).await;
+    let service = FlagService::start(&[history(1, 2), auth(1, 4)]);
     let relay = relay_of(service.addr, "").await;
     assert_eq!(state(&relay).await, (2.0, 4.0, 1.0));
     // First it answers errors, then it is gone.
@@ -127,11 +127,11 @@ async fn values_stay_through_an_outage() {
     service.end_streams();
     service.streams_reach(2).await;
     state_stays(&relay, (2.0, 4.0, 1.0)).await;
-    let addr = service.addr;
+    let later = reserve(service.addr);
     drop(service);
     relay.log.line_with(&["no stream from the service"]).await;
     state_stays(&relay, (2.0, 4.0, 1.0)).await;
-    let _service = FlagService::start_at(addr, &[history(2, 6), auth(1, 4)]).await;
+    let _service = FlagService::start_on(later, &[history(2, 6), auth(1, 4)]);
     state_becomes(&relay, (6.0, 4.0, 1.0)).await;
     relay.log.line_with(&["stream is back"]).await;
 }
@@ -141,7 +141,7 @@ async fn values_stay_through_an_outage() {
 #[tokio::test]
 async fn a_refused_key_at_the_start_is_tried_until_it_works() {
     for status in [401, 403] {
-        let service = FlagService::start(&[history(1, 2)]).await;
+        let service = FlagService::start(&[history(1, 2)]);
         service.answer(Some(status));
         let began = Instant::now();
         let wait = "feature_flags.launchdarkly.start_wait = \"20s\"";
@@ -167,7 +167,7 @@ async fn a_refused_key_at_the_start_is_tried_until_it_works() {
 /// initialized; the values of the first one dropped before those of the second are there.
 #[tokio::test]
 async fn a_key_refused_on_a_reconnect_is_tried_until_it_works() {
-    let service = FlagService::start(&[history(1, 2)]).await;
+    let service = FlagService::start(&[history(1, 2)]);
     let relay = relay_of(service.addr, "").await;
     assert_eq!(state(&relay).await, (2.0, 0.0, 1.0));
     service.answer(Some(401));
@@ -190,7 +190,8 @@ async fn a_key_refused_on_a_reconnect_is_tried_until_it_works() {
 /// and is not found.
 #[tokio::test]
 async fn a_service_that_is_away_at_the_start_holds_it_up_for_the_wait_and_no_longer() {
-    let addr = free_address().await;
+    let later = reserve(ANY);
+    let addr = later.local_addr().expect("an address");
     let wait = "feature_flags.launchdarkly.start_wait = \"1s\"";
     let began = Instant::now();
     let relay = relay_of(addr, wait).await;
@@ -203,14 +204,14 @@ async fn a_service_that_is_away_at_the_start_holds_it_up_for_the_wait_and_no_lon
     relay.log.line_with(&["starts on defaults"]).await;
     let mut client = Client::connect(&relay).await;
     client.accept(&Author::new(1).note("served").sign()).await;
-    let _service = FlagService::start_at(addr, &[history(1, 3), auth(1, 2)]).await;
+    let _service = FlagService::start_on(later, &[history(1, 3), auth(1, 2)]);
     state_becomes(&relay, (3.0, 2.0, 1.0)).await;
 }
 
 /// Kills: a wait for the connection alone. Here it is made, and nothing is ever answered.
 #[tokio::test]
 async fn a_service_that_does_not_answer_holds_up_the_start_no_longer() {
-    let service = FlagService::start(&[]).await;
+    let service = FlagService::start(&[]);
     service.answer(None);
     let began = Instant::now();
     let relay = relay_of(
@@ -232,7 +233,7 @@ async fn a_service_that_does_not_answer_holds_up_the_start_no_longer() {
 #[tokio::test]
 async fn a_malformed_flag_holds_up_nothing_for_good() {
     let malformed = json!({"key": "another.team", "version": 1, "on": "yes"});
-    let service = FlagService::start(&[history(1, 2), malformed.clone()]).await;
+    let service = FlagService::start(&[history(1, 2), malformed.clone()]);
     let relay = relay_of(service.addr, "").await;
     assert_eq!(state(&relay).await, (CEILING, 0.0, 0.0));
     relay
@@ -256,7 +257,7 @@ async fn a_malformed_flag_holds_up_nothing_for_good() {
 /// not have.
 #[tokio::test]
 async fn a_flag_that_cannot_be_evaluated_keeps_its_cap() {
-    let service = FlagService::start(&[history(1, 2)]).await;
+    let service = FlagService::start(&[history(1, 2)]);
     let relay = relay_of(service.addr, "").await;
     let mut broken = history(2, 5);
     broken["contextTargets"][0]["variation"] = json!(9);
@@ -271,7 +272,7 @@ async fn a_flag_that_cannot_be_evaluated_keeps_its_cap() {
 #[tokio::test]
 async fn the_end_flushes_and_does_not_wait_for_a_flush_that_hangs() {
     for hangs in [false, true] {
-        let service = FlagService::start(&[history(1, 2)]).await;
+        let service = FlagService::start(&[history(1, 2)]);
         let mut relay = relay_of(service.addr, "server.drain = \"100ms\"").await;
         assert_eq!(service.bulks(), 0);
         if hangs {

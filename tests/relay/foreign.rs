@@ -163,11 +163,13 @@ async fn nostr_tools_on_node_passes_its_tests() {
     }
     let relay = with_real_events().await;
     let empty = Relay::start().await;
+    let strict =
+        Relay::with("admission.human_ws_events_per_sec = 1\nadmission.burst_window = \"3s\"").await;
     let kept: String = kept().iter().map(|event| event.to_json() + "\n").collect();
     let expected = relay.dir().join("expected.jsonl");
     std::fs::write(&expected, kept).expect("a file");
     let tests = tokio::task::spawn_blocking({
-        let (full, empty) = (relay.url(), empty.url());
+        let (full, empty, strict) = (relay.url(), empty.url(), strict.url());
         move || {
             Command::new("node")
                 .args(["--test", "--test-reporter=tap"])
@@ -176,6 +178,7 @@ async fn nostr_tools_on_node_passes_its_tests() {
                 .env("RELAY_WITH_REAL_EVENTS", full)
                 .env("EXPECTED_EVENTS", expected)
                 .env("EMPTY_RELAY", empty)
+                .env("STRICT_RELAY", strict)
                 .output()
         }
     });

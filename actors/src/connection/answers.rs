@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::{Handler, Message};
 use actix_http::ws::CloseCode;
-use buzz_protocol::{EventId, Refusal, VerifiedEvent, refusal, relay_frame};
+use buzz_protocol::{EventId, Refusal, VerifiedEvent, relay_frame};
 use bytes::BytesMut;
 use tracing::Span;
 
@@ -103,7 +103,8 @@ impl super::Outgoing {
 
 impl Handler<Verified> for Connection {
     type Result = ();
-    fn handle(&mut self, verified: Verified, _: &mut Context) {
+    fn handle(&mut self, verified: Verified, ctx: &mut Context) {
+        self.note_invalid_signatures(verified.rejected.len(), ctx);
         self.events.verifying = false;
         self.events.count -= verified.rejected.len();
         for (id, refusal) in &verified.rejected {
@@ -118,24 +119,8 @@ impl Handler<Stored> for Connection {
         self.events.count -= stored.results.len();
         for (id, result, span) in stored.results {
             let _send = tracing::debug_span!(parent: &span, "send").entered();
-            let events = &self.rooms.metrics.events;
-            match result {
-                Ok(Outcome::Stored) => {
-                    events.accepted.increment(1);
-                    self.send_ok(&id, true, "");
-                }
-                Ok(Outcome::Duplicate) => {
-                    events.duplicate.increment(1);
-                    self.send_ok(&id, true, refusal::DUPLICATE);
-                }
-                Ok(Outcome::NoRoom) => {
-                    let why = "no room among the ids of this second that begin like this one";
-                    self.refuse_event(&id, &Refusal::Error(why.into()));
-                }
-                Ok(Outcome::Superseded) => self.refuse_event(&id, &Refusal::Superseded),
-                Ok(Outcome::Deleted) => {
-                    self.refuse_event(&id, &Refusal::Blocked("deleted".into()));
-                }
+            match self.rooms.metrics.events.verdict(result) {
+                Ok(message) => self.send_ok(&id, true, message),
                 Err(refusal) => self.refuse_event(&id, &refusal),
             }
         }

@@ -41,6 +41,10 @@ const MAX_KEYS: usize = 64;
 
 impl Connection {
     pub(super) fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {
+        if let Err(refusal) = self.check_suspicion() {
+            self.rooms.metrics.rejected_frames.count(&refusal);
+            return self.cut_login("invalid_signatures");
+        }
         let relay_url = &self.rooms.settings.relay_url;
         let now = (self.rooms.clock)();
         match auth::check_login(&event, &self.login.challenge, relay_url, now) {
@@ -48,7 +52,7 @@ impl Connection {
                 self.login.pending = true;
                 self.rooms.verifier.do_send(VerifyLogin {
                     event,
-                    from: ctx.address(),
+                    from: ctx.address().into(),
                 });
             }
             Err(refusal) => self.refuse_login(&event.id, &refusal),
@@ -65,13 +69,6 @@ impl Connection {
         }
         self.log_login("denied", refusal.prefix());
         self.send_ok(id, false, &refusal.to_string());
-    }
-
-    fn log_login(&self, outcome: &'static str, reason: &'static str) {
-        tracing::info!(
-            target: "access", outcome, reason, verb = "AUTH", peer = %self.peer,
-            connection = self.number, "login {outcome}/{reason}"
-        );
     }
 
     /// A bare close: no OK, no code, no reason. The client's ordinary reconnect is the retry.
@@ -101,11 +98,14 @@ impl Handler<LoginVerified> for Connection {
             Ok(key) => RoleRequest {
                 key,
                 id: login.id,
-                from: ctx.address(),
+                from: ctx.address().into(),
                 rooms: Arc::clone(&self.rooms),
             }
             .enter(),
-            Err(refusal) => self.refuse_login(&login.id, &refusal),
+            Err(refusal) => {
+                self.note_invalid_signatures(1, ctx);
+                self.refuse_login(&login.id, &refusal);
+            }
         }
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! Bound: [`IN_WORK`] frames and [`READS`] pages in work; then the socket is not read. What waits
 //! to be sent is bounded by the same numbers for answers and by [`Meter`] for live events.
-//! Arrives: the client's bytes, and answers from the rooms. Leaves: `VerifyEvents`, `VerifyLogin`,
-//! requests to the gates, `Subscribe`, and the client's bytes.
+//! Arrives: the client's bytes, and answers from the rooms. Leaves: `Admit`, `VerifyEvents`,
+//! `VerifyLogin`, requests to the gates, `Subscribe`, and the client's bytes.
 //!
-//! Follow a frame: `socket` (bytes) → `requests` (what the client asks) → the rooms → `answers`; an
-//! AUTH is `login` both ways.
+//! Follow a frame: `socket` (bytes) → `requests` (what the client asks) → `admission` (what it
+//! spends) → `requests` → the rooms → `answers`; an AUTH is `login` both ways.
 
+mod admission;
 mod answers;
 mod login;
+mod refusing;
 mod requests;
 mod socket;
 mod subscriptions;
@@ -20,15 +22,19 @@ use std::{net::IpAddr, sync::Arc, task::Waker, time::Instant};
 use actix::{Actor, AsyncContext};
 use actix_http::ws::CloseCode;
 use actix_web_actors::HttpContext;
-use buzz_protocol::{Event, EventId, Pubkey, Refusal, relay_frame};
+use buzz_protocol::{Event, EventId, Pubkey, relay_frame};
 use bytes::BytesMut;
 use tracing::Span;
 
+use self::admission::Waiting;
+pub use self::admission::{Admitted, Suspect};
 pub use self::answers::{Counted, Deliver, FellBehind, HistoryPage, Shutdown, Stored, Verified};
 pub use self::login::{LoginShed, LoginVerified, RoleFound};
+pub use self::refusing::LogLines;
 pub use self::socket::start;
 use self::subscriptions::{Phase, Subscription, Subscriptions};
 use crate::{
+    admission::Visit,
     fanout::Unsubscribe,
     outbox::Meter,
     ports::Role,
@@ -55,15 +61,20 @@ pub struct Connection {
     unfinished_since: Option<Instant>,
     outgoing: Outgoing,
     subscriptions: Subscriptions,
+    waiting: Waiting,
     events: EventsInWork,
     /// Pages and counts on their way.
     reading: usize,
     login: Login,
+    /// Until then, no signature from here is checked: too many were wrong.
+    suspect_until: Option<Instant>,
+    log_lines: LogLines,
     frames_received: u64,
     close_reason: &'static str,
     /// Nothing more is read; once what is in work is answered, the socket closes like this.
     leaving: Option<(CloseCode, &'static str)>,
     _slot: Permit,
+    _visit: Visit,
 }
 
 /// What a connection begins with.
@@ -76,6 +87,8 @@ pub struct Opening {
     pub challenge: String,
     /// Its place among the open sockets.
     pub slot: Permit,
+    /// Its place among those of its address.
+    pub visit: Visit,
     /// The rooms it talks to.
     pub rooms: Arc<Rooms>,
 }
@@ -134,6 +147,7 @@ impl Connection {
             peer,
             challenge,
             slot,
+            visit,
             rooms,
         } = opening;
         Self {
@@ -144,6 +158,7 @@ impl Connection {
             unfinished_since: None,
             outgoing: Outgoing::default(),
             subscriptions: Subscriptions::default(),
+            waiting: Waiting::default(),
             events: EventsInWork::default(),
             reading: 0,
             login: Login {
@@ -151,10 +166,13 @@ impl Connection {
                 keys: Vec::new(),
                 pending: false,
             },
+            suspect_until: None,
+            log_lines: LogLines::new(refusing::LINES, Instant::now()),
             frames_received: 0,
             close_reason: "client_gone",
             leaving: None,
             _slot: slot,
+            _visit: visit,
             rooms,
         }
     }
@@ -165,43 +183,6 @@ impl Connection {
 
     fn send_ok(&mut self, id: &EventId, accepted: bool, message: &str) {
         self.send(&relay_frame::ok(id, accepted, message));
-    }
-
-    /// Refuses an EVENT by name.
-    fn refuse_event(&mut self, id: &EventId, refusal: &Refusal) {
-        let events = &self.rooms.metrics.events;
-        match refusal.prefix() {
-            "invalid" => events.invalid.increment(1),
-            "restricted" | "auth-required" => events.restricted.increment(1),
-            "rate-limited" => events.rate_limited.increment(1),
-            "duplicate" => events.superseded.increment(1),
-            "blocked" => events.blocked.increment(1),
-            _ => events.error.increment(1),
-        }
-        self.log_refused("EVENT", refusal.prefix());
-        self.send_ok(id, false, &refusal.to_string());
-    }
-
-    /// Refuses a REQ or COUNT by name. To the client, CLOSED ends whatever has that name: so does
-    /// a refused REQ here.
-    fn refuse_sub(&mut self, verb: &'static str, sub: &str, refusal: &Refusal) {
-        if verb == "REQ" {
-            self.end_subscription_by_id(sub);
-        }
-        self.log_refused(verb, refusal.prefix());
-        let text = refusal.to_string();
-        self.send(&relay_frame::closed(sub, &text));
-        if verb == "COUNT" && refusal.prefix() == "rate-limited" {
-            // What clients that do not know CLOSED for a COUNT read.
-            self.send(&relay_frame::notice(&text));
-        }
-    }
-
-    fn log_refused(&self, verb: &'static str, reason: &'static str) {
-        tracing::info!(
-            target: "access", outcome = "denied", reason, verb, peer = %self.peer,
-            connection = self.number, "frame refused: denied/{reason}"
-        );
     }
 
     /// Sends a close frame behind what waits already, and ends.
@@ -280,6 +261,7 @@ impl Actor for Connection {
         tracing::info!(
             target: "access", outcome = "ok", reason = self.close_reason,
             peer = %self.peer, connection = self.number, frames = self.frames_received,
+            left_out = (self.log_lines.left_out > 0).then_some(self.log_lines.left_out),
             seconds = self.opened.elapsed().as_secs(), "connection finished: ok/{}", self.close_reason
         );
     }

@@ -1,21 +1,23 @@
-//! What a client asks: each frame is answered at once or handed to a room.
+//! What a client asks. Each frame is read (`receive`), admitted (`admission.rs`), and then answered
+//! at once or handed to a room (`serve`).
 
 use std::sync::Arc;
 
 use actix::AsyncContext;
 use buzz_protocol::{
-    ClientFrame, Event, Filter, Limits, Refusal,
+    ClientFrame, Event, Filter, Refusal,
     client_frame::{About, BadFrame},
-    kind, refusal,
+    refusal,
 };
 use tracing::Span;
 
-use super::{Connection, Context};
+use super::{Connection, Context, admission::Received};
 use crate::{
     db_reader::request::{CountRequest, HistoryRequest},
     fanout::Subscribe,
     ports::Query,
     rooms::Permit,
+    rules::{self, Sender},
     verifier::VerifyEvents,
 };
 
@@ -35,7 +37,12 @@ impl Connection {
                 }),
             }
         };
-        match parsed {
+        self.admit(parsed, span, ctx);
+    }
+
+    /// Takes what was admitted.
+    pub(super) fn serve(&mut self, frame: Received, span: Span, ctx: &mut Context) {
+        match frame {
             Ok(ClientFrame::Event(event)) => self.receive_event(*event, span),
             Ok(ClientFrame::Req { sub, filters }) => self.receive_req(&sub, filters, span, ctx),
             Ok(ClientFrame::Count { query, filters }) => {
@@ -79,25 +86,16 @@ impl Connection {
 
     fn check_event(&self, event: &Event) -> Result<Permit, Refusal> {
         self.check_login()?;
-        let limits: &Limits = &self.rooms.settings.limits;
-        limits.check_event(event, (self.rooms.clock)())?;
-        if event.kind == kind::CLIENT_AUTH {
-            return Err(Refusal::Invalid(
-                "a login belongs into an AUTH frame".into(),
-            ));
-        }
-        if event.is_protected() && !self.login.has(&event.pubkey) {
-            let why = "this event may only be published by its author".to_owned();
-            return Err(match self.login.is_anonymous() {
-                true => Refusal::AuthRequired(why),
-                false => Refusal::Restricted(why),
-            });
-        }
-        if embeds_protected(event) {
-            return Err(Refusal::Restricted(
-                "the reposted event is protected".into(),
-            ));
-        }
+        self.check_suspicion()?;
+        let sender = if self.login.has(&event.pubkey) {
+            Sender::Author
+        } else if self.login.is_anonymous() {
+            Sender::Anonymous
+        } else {
+            Sender::Other
+        };
+        let limits = &self.rooms.settings.limits;
+        rules::check_event(limits, event, sender, (self.rooms.clock)())?;
         self.enter()
     }
 
@@ -111,7 +109,7 @@ impl Connection {
             self.events.verifying = true;
             self.rooms.verifier.do_send(VerifyEvents {
                 events,
-                from: ctx.address(),
+                from: ctx.address().into(),
                 permit,
             });
         }
@@ -152,9 +150,9 @@ impl Connection {
         self.reading += 1;
         let request = HistoryRequest {
             query,
-            prefix,
+            prefix: Some(prefix),
             token,
-            from: ctx.address(),
+            from: ctx.address().into(),
             permit,
             span,
             rooms: Arc::clone(&self.rooms),
@@ -184,7 +182,7 @@ impl Connection {
                 let request = CountRequest {
                     query,
                     name,
-                    from: ctx.address(),
+                    from: ctx.address().into(),
                     permit,
                     span,
                     rooms: Arc::clone(&self.rooms),
@@ -204,9 +202,7 @@ impl Connection {
 
     /// What is stored and committed now.
     fn begin_query(&self, filters: Vec<Filter>) -> Box<Query> {
-        let committed = self.rooms.committed.get();
-        let (limits, now) = (&self.rooms.settings.limits, (self.rooms.clock)());
-        Box::new(Query::new(filters, limits, now, committed))
+        Box::new(self.rooms.query(filters))
     }
 
     /// Reads the next page of one subscription whose last page has been sent.
@@ -237,15 +233,7 @@ impl Connection {
     }
 
     fn enter(&self) -> Result<Permit, Refusal> {
-        self.rooms.handlers.try_enter().ok_or_else(|| {
-            self.rooms.metrics.rejected_handler.increment(1);
-            Refusal::TooManyRequests
-        })
+        let permit = self.rooms.handlers.try_enter();
+        permit.ok_or(Refusal::TooManyRequests)
     }
-}
-
-/// Whether a repost carries a protected event in its content (NIP-18, NIP-70).
-fn embeds_protected(event: &Event) -> bool {
-    matches!(event.kind, kind::REPOST | kind::GENERIC_REPOST)
-        && serde_json::from_str::<Event>(&event.content).is_ok_and(|inner| inner.is_protected())
 }

@@ -61,6 +61,7 @@ impl ActorFuture<Connection> for Pump {
         task: &mut task::Context<'_>,
     ) -> Poll<()> {
         connection.read_socket(&mut self.payload, ctx, task);
+        connection.ask_admission(ctx);
         connection.verify_events(ctx);
         connection.leave_when_answered();
         connection.write_socket(ctx, task);
@@ -69,14 +70,15 @@ impl ActorFuture<Connection> for Pump {
 }
 
 impl Connection {
-    /// Events in work may be stored already, so their answers are waited for; reads only where it
-    /// is the relay that closes.
+    /// Frames that wait for their admission, and events in work, which may be stored already, are
+    /// answered first; reads only where it is the relay that closes.
     fn leave_when_answered(&mut self) {
         let Some((code, reason)) = self.leaving else {
             return;
         };
         let reads_count = matches!(code, CloseCode::Restart);
-        if self.events.count == 0 && (self.reading == 0 || !reads_count) {
+        if self.waiting.is_empty() && self.events.count == 0 && (self.reading == 0 || !reads_count)
+        {
             self.close(code, reason);
         }
     }
@@ -85,8 +87,8 @@ impl Connection {
         !self.outgoing.closing
             && self.leaving.is_none()
             && !self.login.pending
-            && self.events.count + self.reading < IN_WORK
-            && self.reading < READS
+            && self.waiting.len() + self.events.count + self.reading < IN_WORK
+            && self.waiting.reads() + self.reading < READS
             && self.outgoing.bytes.len() < UNSENT_BYTES
     }
 
@@ -145,7 +147,8 @@ impl Connection {
         };
         self.log_refused("none", "invalid");
         self.send(&relay_frame::notice(&format!("invalid: {broken}")));
-        self.close(code, reason);
+        // What came before it is still answered.
+        self.leaving = Some((code, reason));
     }
 
     /// Starts the clock of a message that is here in part.

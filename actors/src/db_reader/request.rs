@@ -1,4 +1,4 @@
-//! What connections want read, and its way through the gates to a reader. A request holds what is
+//! What connections and calls want read, and its way through the gates to a reader. A request holds what is
 //! needed to answer it at every step, so that no step has to remember who asked.
 
 use std::{sync::Arc, time::Instant};
@@ -7,10 +7,11 @@ use actix::Addr;
 use buzz_protocol::{EventId, Pubkey, Refusal};
 use tracing::Span;
 
-use super::{CountEvents, LookUpRole, ReadHistory};
+use super::{CountEvents, DbReader, LookUpRole, ReadHistory};
 use crate::{
-    connection::{Connection, Counted, HistoryPage, LoginShed},
-    gate::{self, Acquire, Waiter},
+    call::Asker,
+    connection::{Counted, HistoryPage, LoginShed},
+    gate::{self, Acquire, Permit, Waiter},
     ports::Query,
     rooms::{self, Rooms},
 };
@@ -19,12 +20,13 @@ use crate::{
 pub struct HistoryRequest {
     /// What to read, and how far it got.
     pub query: Box<Query>,
-    /// What stands before each event in its frame.
-    pub prefix: Box<str>,
+    /// What stands before each event in its frame; `None`: no frames, but the elements of a JSON
+    /// array, each behind a comma.
+    pub prefix: Option<Box<str>>,
     /// The subscription's number.
     pub token: u32,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Released when the page is read, before the client takes it.
     pub permit: rooms::Permit,
     /// The trace of the REQ.
@@ -40,7 +42,7 @@ pub struct CountRequest {
     /// The client's name for it.
     pub name: String,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// Released when it is counted.
     pub permit: rooms::Permit,
     /// The trace of the COUNT.
@@ -56,7 +58,7 @@ pub struct RoleRequest {
     /// The login's event.
     pub id: EventId,
     /// Who asked.
-    pub from: Addr<Connection>,
+    pub from: Asker,
     /// The rooms on its way.
     pub rooms: Arc<Rooms>,
 }
@@ -101,12 +103,17 @@ impl Waiter for HistoryRequest {
         self.from.connected()
     }
 
-    fn admitted(self: Box<Self>, permit: gate::Permit) {
+    fn admitted(self: Box<Self>, permit: Permit) {
         let reader = self.rooms.reader.clone();
         reader.do_send(ReadHistory {
             request: self,
             permit,
         });
+    }
+
+    fn passed_on(self: Box<Self>, permit: Permit, reader: &mut DbReader) -> Option<Permit> {
+        reader.read_page(*self);
+        Some(permit)
     }
 
     fn shed(self: Box<Self>) {
@@ -131,7 +138,7 @@ struct Counting {
     /// Both gates together may make it wait no longer than one.
     since: Instant,
     /// Held from the first gate on.
-    share: Option<gate::Permit>,
+    share: Option<Permit>,
 }
 
 impl Waiter for Counting {
@@ -139,7 +146,7 @@ impl Waiter for Counting {
         self.request.from.connected()
     }
 
-    fn admitted(mut self: Box<Self>, permit: gate::Permit) {
+    fn admitted(mut self: Box<Self>, permit: Permit) {
         let rooms = Arc::clone(&self.request.rooms);
         match self.share.take() {
             None => {
@@ -155,6 +162,15 @@ impl Waiter for Counting {
                 permits: (permit, share),
             }),
         }
+    }
+
+    fn passed_on(self: Box<Self>, permit: Permit, reader: &mut DbReader) -> Option<Permit> {
+        if self.share.is_none() {
+            self.admitted(permit);
+            return None;
+        }
+        reader.count(self.request);
+        Some(permit)
     }
 
     fn shed(self: Box<Self>) {
@@ -174,7 +190,7 @@ impl Waiter for RoleRequest {
         self.from.connected()
     }
 
-    fn admitted(self: Box<Self>, permit: gate::Permit) {
+    fn admitted(self: Box<Self>, permit: Permit) {
         let authorizer = self.rooms.authorizer.clone();
         authorizer.do_send(LookUpRole {
             request: self,

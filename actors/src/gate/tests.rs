@@ -82,18 +82,25 @@ impl Fixture {
 
     /// What the gate has decided by now: it answers this message after all that came before.
     async fn decided(&mut self) -> Option<(u32, Told)> {
-        self.gate.send(Nothing).await.expect("an answer");
+        self.waiting().await;
         self.told.try_recv().ok()
+    }
+
+    /// How many wait, as the gate sees it after all that came before.
+    async fn waiting(&self) -> usize {
+        self.gate.send(HowManyWait).await.expect("an answer")
     }
 }
 
 #[derive(Message)]
-#[rtype(result = "()")]
-struct Nothing;
+#[rtype(result = "usize")]
+struct HowManyWait;
 
-impl Handler<Nothing> for Gate {
-    type Result = ();
-    fn handle(&mut self, _: Nothing, _: &mut Context<Self>) {}
+impl Handler<HowManyWait> for Gate {
+    type Result = usize;
+    fn handle(&mut self, _: HowManyWait, _: &mut Context<Self>) -> usize {
+        self.gate.waiting()
+    }
 }
 
 /// Kills: a permit whose drop sends nothing; the last waiter served first.
@@ -201,4 +208,98 @@ async fn without_a_ceiling_and_a_limit_everybody_passes() {
         assert_eq!(who, number);
         permits.push(permit);
     }
+}
+
+/// Passes a permit on; who got it.
+async fn pass_on(fixture: &mut Fixture, mut permit: Permit) -> Option<(u32, Permit)> {
+    // The tray is filled after all that came before.
+    assert!(fixture.decided().await.is_none(), "somebody got a permit");
+    match permit.next() {
+        Some(waiter) => waiter.admitted(permit),
+        None => return None,
+    }
+    Some(fixture.admitted().await)
+}
+
+/// Kills: another order on the tray; a second permit for who has one; a unit lost or won where a
+/// permit is passed on, told of late, or comes back.
+#[actix::test]
+async fn a_permit_that_is_passed_on_goes_to_whoever_waits_longest_and_stays_one() {
+    let mut fixture = Fixture::new(Some(1), LONG);
+    let waiters = u32::try_from(TRAY).expect("a number") + 3;
+    let _here: Vec<_> = (0..=waiters).map(|number| fixture.ask(number)).collect();
+    let (_, mut permit) = fixture.admitted().await;
+    let mut passes = 0;
+    for number in 1..=waiters {
+        let (who, next) = match pass_on(&mut fixture, permit).await {
+            Some(passed) => {
+                passes += 1;
+                passed
+            }
+            // Often enough: it went back, and comes from there.
+            None => fixture.admitted().await,
+        };
+        assert_eq!(who, number);
+        permit = next;
+    }
+    assert_eq!(
+        passes,
+        waiters - 1,
+        "a permit comes back after {PASSES} passes"
+    );
+    drop(permit);
+    let _here = [100, 101].map(|number| fixture.ask(number));
+    let (who, permit) = fixture.admitted().await;
+    assert_eq!(who, 100);
+    assert!(fixture.decided().await.is_none(), "two at once");
+    drop(permit);
+    assert_eq!(fixture.admitted().await.0, 101);
+}
+
+/// Kills: a lowered limit that leaves waiters on the tray; one that is filled again in debt; a
+/// raised one that forgets who lay there.
+#[actix::test]
+async fn nobody_passes_a_permit_on_in_debt() {
+    let mut fixture = Fixture::new(Some(2), LONG);
+    let _here: Vec<_> = (1..=5).map(|number| fixture.ask(number)).collect();
+    let (_, first) = fixture.admitted().await;
+    let (_, second) = fixture.admitted().await;
+    fixture.set_limit(Some(1));
+    assert!(pass_on(&mut fixture, first).await.is_none());
+    assert!(fixture.decided().await.is_none(), "admitted at 1 of 1");
+    let (who, second) = pass_on(&mut fixture, second).await.expect("a waiter");
+    assert_eq!(who, 3);
+    fixture.set_limit(Some(2));
+    let (who, fourth) = fixture.admitted().await;
+    assert_eq!(who, 4);
+    drop((second, fourth));
+    assert_eq!(fixture.admitted().await.0, 5);
+}
+
+/// Kills: a permit passed to who is gone or too late; a late one that is never told.
+#[actix::test]
+async fn who_is_gone_or_late_is_turned_down_from_the_tray() {
+    let mut fixture = Fixture::new(Some(1), LONG);
+    let _first = fixture.ask(1);
+    let (_, permit) = fixture.admitted().await;
+    let gone = fixture.ask(2);
+    let _third = fixture.ask(3);
+    assert!(fixture.decided().await.is_none());
+    gone.store(false, Ordering::SeqCst);
+    assert!(pass_on(&mut fixture, permit).await.is_none());
+    assert_eq!(fixture.admitted().await.0, 3);
+
+    // The tray has it, its time is over, and the timer's turn has not come: this thread is here.
+    let wait = Duration::from_millis(5);
+    let mut fixture = Fixture::new(Some(1), wait);
+    let _first = fixture.ask(1);
+    let (_, mut permit) = fixture.admitted().await;
+    let _late = fixture.ask(2);
+    assert!(fixture.decided().await.is_none());
+    std::thread::sleep(2 * wait);
+    assert!(permit.next().is_none());
+    assert!(matches!(fixture.told.recv().await, Some((2, Told::Shed))));
+    drop(permit);
+    let _next = fixture.ask(3);
+    assert_eq!(fixture.admitted().await.0, 3);
 }

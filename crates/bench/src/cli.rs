@@ -7,7 +7,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{net::Target, process::Relay};
+use crate::{admin::Admin, net::Target, process::Relay};
 
 /// Load tool for any Nostr relay: prints one JSON line on stdout and a table on stderr.
 #[derive(Parser)]
@@ -27,6 +27,11 @@ pub(crate) enum Mode {
     Fanout(FanoutArgs),
     /// Open many connections with one subscription each; measure the relay's memory for each.
     Idle(IdleArgs),
+    /// Many clients reconnect at once and log in; measure how long until all are in.
+    AuthStorm(AuthStormArgs),
+    /// A client with many channels changes relay and sends a message at once; measure the time to
+    /// its OK, with this project's client library and with plain clients.
+    Switch(SwitchArgs),
     /// Write the data set to stdout as JSON Lines, for `buzz-relay import -`.
     Generate(DataArgs),
 }
@@ -170,4 +175,40 @@ pub(crate) struct IdleArgs {
     /// Seconds to wait before memory is read, and to keep the connections open.
     #[arg(long, default_value_t = 2.0)]
     pub(crate) settle: f64,
+}
+
+#[derive(Args)]
+pub(crate) struct AuthStormArgs {
+    #[command(flatten)]
+    pub(crate) relay: RelayArgs,
+    /// How many clients, each with a key of its own.
+    #[arg(long, default_value_t = 200)]
+    pub(crate) clients: usize,
+    /// The URL that logins name, where the relay knows itself by another [default: --url].
+    #[arg(long)]
+    pub(crate) auth_url: Option<String>,
+    /// The relay's admin address (http://127.0.0.1:9090): reports what the logins cost it.
+    #[arg(long)]
+    pub(crate) admin: Option<Admin>,
+    /// Another seed is other keys and other waits.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct SwitchArgs {
+    #[command(flatten)]
+    pub(crate) relay: RelayArgs,
+    /// The ws:// URL of the relay that is changed to [default: --url].
+    #[arg(long)]
+    pub(crate) to: Option<Target>,
+    /// How many channels the client has.
+    #[arg(long, default_value_t = 40)]
+    pub(crate) channels: usize,
+    /// How often each client changes relay.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) rounds: usize,
+    /// Seconds before each change, in which the relay's quota recovers from the one before.
+    #[arg(long, default_value_t = 6.0)]
+    pub(crate) pause: f64,
 }

@@ -7,11 +7,12 @@
 //! | `answer` | relay messages, told apart by their first bytes |
 //! | `modes` | what is sent, and what is counted of the answers |
 //! | `order` | whether a query's answer is right |
-//! | `latency`, `cost`, `process` | what is measured |
+//! | `latency`, `cost`, `process`, `admin` | what is measured |
 //! | `problems`, `report` | what a run says |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admin;
 mod answer;
 mod cli;
 mod cost;
@@ -55,6 +56,8 @@ fn run(cli: Cli) -> Result<Option<String>> {
         Mode::Query(args) => modes::query::run(&args)?,
         Mode::Fanout(args) => modes::fanout::run(&args)?,
         Mode::Idle(args) => modes::idle::run(&args)?,
+        Mode::AuthStorm(args) => modes::auth_storm::run(&args)?,
+        Mode::Switch(args) => modes::switch::run(&args)?,
         Mode::Generate(args) => {
             modes::generate::run(&args)?;
             return Ok(None);

@@ -1,10 +1,12 @@
 //! One load, one file.
 
+pub(crate) mod auth_storm;
 pub(crate) mod fanout;
 pub(crate) mod generate;
 pub(crate) mod idle;
 pub(crate) mod ingest;
 pub(crate) mod query;
+pub(crate) mod switch;
 
 use std::{
     collections::HashMap,

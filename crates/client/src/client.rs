@@ -11,6 +11,7 @@ use std::{
 
 use buzz_protocol::{Event, Filter};
 use futures_util::{Stream, stream};
+use rustls::pki_types::CertificateDer;
 use tokio::sync::{
     mpsc::{self, UnboundedSender},
     oneshot, watch,
@@ -19,9 +20,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::{
     Error, PublishError, Signer, Subscription,
+    counts::Counts,
     driver::Driver,
     session::{Answer, Command, Config, Message, Published, RequestId, Status, SubId},
-    socket::{self, Transport},
+    socket::{self, Dialer, Transport},
 };
 
 /// What handles tell the driver.
@@ -51,6 +53,7 @@ pub struct Builder {
     signer: Option<Arc<dyn Signer>>,
     config: Config,
     transport: Transport,
+    roots: Vec<CertificateDer<'static>>,
 }
 
 impl Builder {
@@ -66,6 +69,13 @@ impl Builder {
         self
     }
 
+    /// Trusts `wss://` relays whose certificate this one has signed, beside those that Mozilla
+    /// trusts: a team's own authority, or a relay's own certificate. May be called again.
+    pub fn root_certificate(mut self, certificate: CertificateDer<'static>) -> Self {
+        self.roots.push(certificate);
+        self
+    }
+
     #[cfg(test)]
     pub(crate) fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
@@ -76,29 +86,35 @@ impl Builder {
     /// [`Client::status`]. Must be called inside a tokio runtime with time and I/O enabled.
     ///
     /// # Errors
-    /// [`Error::Url`] where the URL is no relay's.
+    /// [`Error::Url`] where the URL is no relay's, [`Error::Certificate`] where a root certificate
+    /// is none.
     pub fn connect(self) -> Result<Client, Error> {
         check_url(&self.url)?;
+        let dialer = Dialer {
+            transport: self.transport,
+            tls: socket::tls_config(self.roots)
+                .map_err(|error| Error::Certificate(error.to_string()))?,
+        };
         let (calls, inbox) = mpsc::unbounded_channel();
         let (status, statuses) = watch::channel(Status::Connecting);
-        let observer_dropped = Arc::new(AtomicU64::new(0));
+        let counts = Arc::new(Counts::default());
         let queue = self.config.queue;
         let seed = RandomState::new().build_hasher().finish();
         let driver = Driver::new(
             self.url,
             self.config,
             self.signer,
-            self.transport,
+            dialer,
             seed,
             status,
-            observer_dropped.clone(),
+            counts.clone(),
         );
         tokio::spawn(driver.run(inbox));
         Ok(Client {
             calls: Calls(calls),
             next_id: Arc::new(AtomicU64::new(0)),
             statuses,
-            observer_dropped,
+            counts,
             queue,
         })
     }
@@ -120,7 +136,7 @@ pub struct Client {
     calls: Calls,
     next_id: Arc<AtomicU64>,
     statuses: watch::Receiver<Status>,
-    observer_dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     queue: usize,
 }
 
@@ -132,6 +148,7 @@ impl Client {
             signer: None,
             config: Config::default(),
             transport: socket::tcp(),
+            roots: Vec::new(),
         }
     }
 
@@ -209,7 +226,17 @@ impl Client {
 
     /// Telemetry frames dropped since the start because too many waited.
     pub fn observer_dropped(&self) -> u64 {
-        self.observer_dropped.load(Ordering::Relaxed)
+        self.counts.observer_dropped()
+    }
+
+    /// EVENT, REQ and COUNT frames sent since the start: what spends quota.
+    pub fn frames_sent(&self) -> u64 {
+        self.counts.frames_sent()
+    }
+
+    /// `rate-limited:` answers since the start, of all kinds.
+    pub fn refusals(&self) -> u64 {
+        self.counts.refusals()
     }
 
     /// Goes to another relay. Calls without an answer fail with [`Error::Switched`];

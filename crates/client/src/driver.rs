@@ -3,10 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -22,12 +19,13 @@ use tokio::{
 use crate::{
     Error, Signer,
     client::Call,
+    counts::Counts,
     information,
     session::{
         Answer, Command, Config, Input, Message, Now, Output, RequestId, Session, SocketId, Status,
         SubId,
     },
-    socket::{self, Transport, Write},
+    socket::{self, Dialer, Write},
 };
 
 /// Frames read and not yet handled.
@@ -43,8 +41,10 @@ struct Socket {
 
 pub(crate) struct Driver {
     session: Session,
+    /// The relay in use.
+    url: String,
     signer: Option<Arc<dyn Signer>>,
-    transport: Transport,
+    dialer: Dialer,
     start: Instant,
     inputs: Receiver<Input>,
     to_self: Sender<Input>,
@@ -52,10 +52,10 @@ pub(crate) struct Driver {
     requests: HashMap<RequestId, oneshot::Sender<Result<Answer, Error>>>,
     consumers: HashMap<SubId, UnboundedSender<Message>>,
     status: watch::Sender<Status>,
-    observer_dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     read_information: bool,
-    /// The relay whose limits were asked for last.
-    asked: String,
+    /// The relay in use has said what its limits are.
+    knows_limits: bool,
 }
 
 impl Driver {
@@ -63,18 +63,19 @@ impl Driver {
         url: String,
         config: Config,
         signer: Option<Arc<dyn Signer>>,
-        transport: Transport,
+        dialer: Dialer,
         seed: u64,
         status: watch::Sender<Status>,
-        observer_dropped: Arc<AtomicU64>,
+        counts: Arc<Counts>,
     ) -> Self {
         let start = Instant::now();
         let (to_self, inputs) = mpsc::channel(INPUTS);
         let read_information = config.read_information;
         Self {
-            session: Session::new(url, signer.is_some(), config, now(start), seed),
+            session: Session::new(url.clone(), signer.is_some(), config, now(start), seed),
+            url,
             signer,
-            transport,
+            dialer,
             start,
             inputs,
             to_self,
@@ -82,9 +83,9 @@ impl Driver {
             requests: HashMap::new(),
             consumers: HashMap::new(),
             status,
-            observer_dropped,
+            counts,
             read_information,
-            asked: String::new(),
+            knows_limits: false,
         }
     }
 
@@ -114,8 +115,15 @@ impl Driver {
     fn input_of(&mut self, call: Call) -> Input {
         match call {
             Call::Command(command) => {
-                if let Command::Unsubscribe(id) = command {
-                    self.consumers.remove(&id);
+                match &command {
+                    Command::Unsubscribe(id) => {
+                        self.consumers.remove(id);
+                    }
+                    Command::Switch(url) => {
+                        self.url.clone_from(url);
+                        self.knows_limits = false;
+                    }
+                    _ => {}
                 }
                 Input::Command(command)
             }
@@ -132,12 +140,15 @@ impl Driver {
     }
 
     fn feed(&mut self, input: Input) {
+        if let Input::Limits(url, _) = &input {
+            self.knows_limits |= *url == self.url;
+        }
         self.session.handle(input, now(self.start));
+        // Before the results, so that who has one sees what it took.
+        self.counts.note(&self.session);
         while let Some(output) = self.session.next_output() {
             self.perform(output);
         }
-        let dropped = self.session.observer_dropped();
-        self.observer_dropped.store(dropped, Ordering::Relaxed);
     }
 
     fn perform(&mut self, output: Output) {
@@ -180,20 +191,18 @@ impl Driver {
             _stop: stop,
         });
         self.ask_for_limits(&url);
-        let (transport, inputs) = (self.transport.clone(), self.to_self.clone());
-        tokio::spawn(socket::run(id, url, transport, to_write, stopped, inputs));
+        let (dialer, inputs) = (self.dialer.clone(), self.to_self.clone());
+        tokio::spawn(socket::run(id, url, dialer, to_write, stopped, inputs));
     }
 
-    /// Once a relay.
+    /// With each dial until they are known: a relay that is down says nothing of them.
     fn ask_for_limits(&mut self, url: &str) {
-        if !self.read_information || self.asked == url {
+        if !self.read_information || self.knows_limits {
             return;
         }
-        self.asked = url.to_owned();
-        let (url, transport, inputs) =
-            (url.to_owned(), self.transport.clone(), self.to_self.clone());
+        let (url, dialer, inputs) = (url.to_owned(), self.dialer.clone(), self.to_self.clone());
         tokio::spawn(async move {
-            if let Some(limits) = information::fetch(url.clone(), transport).await {
+            if let Some(limits) = information::fetch(url.clone(), dialer).await {
                 let _ = inputs.send(Input::Limits(url, limits)).await;
             }
         });

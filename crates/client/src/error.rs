@@ -32,6 +32,9 @@ pub enum Error {
     /// The signer did not sign.
     #[error("the signer failed: {0}")]
     Signer(String),
+    /// A root certificate is none that can be trusted.
+    #[error("not a root certificate: {0}")]
+    Certificate(String),
     /// The URL is no `ws://` or `wss://` URL.
     #[error("not a relay URL: {0}")]
     Url(String),

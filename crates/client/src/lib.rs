@@ -11,6 +11,7 @@
 pub mod session;
 
 mod client;
+mod counts;
 mod driver;
 mod error;
 mod information;
@@ -20,6 +21,7 @@ mod subscription;
 
 pub use client::{Builder, Client};
 pub use error::{Error, PublishError};
+pub use rustls::pki_types::CertificateDer;
 pub use session::{Config, Message, Published, Status};
 pub use signer::Signer;
 pub use subscription::Subscription;

@@ -74,6 +74,8 @@ pub struct Session {
     subscriptions: Subscriptions,
     observer: Observer,
     rng: Rng,
+    frames_sent: u64,
+    refusals: u64,
     next_ticket: u64,
     writing: BTreeMap<Ticket, Written>,
     outputs: VecDeque<Output>,
@@ -95,6 +97,8 @@ impl Session {
             subscriptions: Subscriptions::new(),
             observer: Observer::default(),
             rng: Rng::new(seed),
+            frames_sent: 0,
+            refusals: 0,
             next_ticket: 0,
             writing: BTreeMap::new(),
             outputs: VecDeque::new(),
@@ -162,6 +166,16 @@ impl Session {
     /// Observer frames dropped because the drain was full, since the start.
     pub fn observer_dropped(&self) -> u64 {
         self.observer.dropped()
+    }
+
+    /// EVENT, REQ and COUNT frames sent since the start.
+    pub fn frames_sent(&self) -> u64 {
+        self.frames_sent
+    }
+
+    /// `rate-limited:` answers since the start.
+    pub fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     fn command(&mut self, command: Command, now: Now) {
@@ -300,7 +314,8 @@ impl Session {
             Some(LinkStep::GiveUp) => self.give_up(now),
             None => {}
         }
-        if self.login.is_overdue(now.at) && self.subscriptions.wait_for_login() {
+        let stuck = self.login.is_overdue(now.at) || self.login.failed_for_now();
+        if stuck && self.subscriptions.wait_for_login() {
             self.give_up(now);
         }
         self.observer.expire(now.at);

@@ -4,6 +4,7 @@
 use std::{io, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt, future::BoxFuture};
+use rustls::pki_types::CertificateDer;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -26,6 +27,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// Opens byte streams; tests have their own.
 pub(crate) type Transport =
     Arc<dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Box<dyn Io>>> + Send + Sync>;
+
+/// How sockets are opened.
+#[derive(Clone)]
+pub(crate) struct Dialer {
+    pub(crate) transport: Transport,
+    pub(crate) tls: Arc<rustls::ClientConfig>,
+}
 
 pub(crate) fn tcp() -> Transport {
     Arc::new(|host, port| {
@@ -51,13 +59,13 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 pub(crate) async fn run(
     id: SocketId,
     url: String,
-    transport: Transport,
+    dialer: Dialer,
     mut writes: UnboundedReceiver<Write>,
     stop: oneshot::Receiver<()>,
     driver: Sender<Input>,
 ) {
     let work = async {
-        let socket = match dial(&url, &transport).await {
+        let socket = match dial(&url, &dialer).await {
             Ok(socket) => socket,
             Err(error) => {
                 tracing::info!(%url, %error, "dial failed");
@@ -85,15 +93,15 @@ pub(crate) async fn run(
 
 async fn dial(
     url: &str,
-    transport: &Transport,
+    dialer: &Dialer,
 ) -> Result<
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<Box<dyn Io>>>,
     tungstenite::Error,
 > {
     let request = url.into_client_request()?;
     let secure = request.uri().scheme_str() == Some("wss");
-    let (stream, _) = open(request.uri(), transport).await?;
-    let connector = secure.then(tls_config).transpose()?.map(Connector::Rustls);
+    let (stream, _) = open(request.uri(), &dialer.transport).await?;
+    let connector = secure.then(|| Connector::Rustls(dialer.tls.clone()));
     let (socket, _) = client_async_tls_with_config(request, stream, None, connector).await?;
     Ok(socket)
 }
@@ -107,15 +115,23 @@ pub(crate) async fn open(uri: &Uri, transport: &Transport) -> io::Result<(Box<dy
     Ok((stream, host.to_owned()))
 }
 
-/// TLS by rustls and ring, whatever other providers the program links, trusting Mozilla's roots.
-pub(crate) fn tls_config() -> io::Result<Arc<rustls::ClientConfig>> {
-    let roots = rustls::RootCertStore {
+/// TLS by rustls and ring, whatever other providers the program links, trusting Mozilla's roots and
+/// `own` ones.
+///
+/// # Errors
+/// Where one of `own` is no certificate.
+pub(crate) fn tls_config(
+    own: Vec<CertificateDer<'static>>,
+) -> Result<Arc<rustls::ClientConfig>, rustls::Error> {
+    let mut roots = rustls::RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
+    for certificate in own {
+        roots.add(certificate)?;
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Arc::new(config))

@@ -174,6 +174,8 @@ async fn a_client_forced_over_quota_succeeds_when_the_gate_clears() {
         .await
         .unwrap();
     assert_eq!(relay.state().refusals, 1);
+    // Four REQs, the message, and the message again.
+    assert_eq!((client.frames_sent(), client.refusals()), (6, 1));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The checks of a NIP-42 login that need neither the signature nor the database.
 
-use crate::{Event, Refusal, kind};
+use crate::{Event, Refusal, kind, url::Url};
 
 /// How far a login's `created_at` may be off, in seconds (NIP-42: "about 10 minutes").
 pub const MAX_CLOCK_SKEW_SECS: u64 = 600;
@@ -54,26 +54,11 @@ struct RelayUrl {
 
 impl RelayUrl {
     fn parse(url: &str) -> Option<Self> {
-        let (scheme, rest) = url.trim().split_once("://")?;
-        let default_port = match scheme.to_ascii_lowercase().as_str() {
-            "ws" | "http" => 80,
-            "wss" | "https" => 443,
-            _ => return None,
-        };
-        let rest = rest.split(['?', '#']).next().unwrap_or_default();
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let host_port = authority.rsplit('@').next().unwrap_or_default();
-        // The last colon starts the port, unless it stands inside an IPv6 address's brackets.
-        let (host, port) = match host_port.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, Some(port.parse().ok()?)),
-            _ => (host_port, None),
-        };
-        if host.is_empty() {
-            return None;
-        }
+        let url = Url::parse(url.trim())?;
+        let path = url.rest.split(['?', '#']).next().unwrap_or_default();
         Some(Self {
-            host: host.trim_end_matches('.').to_ascii_lowercase(),
-            port: port.filter(|port| *port != default_port),
+            host: url.host.trim_end_matches('.').to_owned(),
+            port: url.port,
             path: path.trim_end_matches('/').to_owned(),
         })
     }

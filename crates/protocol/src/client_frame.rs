@@ -82,7 +82,9 @@ impl ClientFrame {
 /// Characters of a reason: errors repeat what they found, and that may be a whole frame.
 const MAX_REASON: usize = 200;
 
-fn bad_frame(text: &str, error: &str) -> BadFrame {
+/// The reason to give for JSON that could not be read as what it should be: the parser's error,
+/// shortened, behind its machine-readable prefix.
+pub fn reason(error: &str) -> String {
     // The filter's own errors carry their prefix somewhere behind the field they stand in.
     let mut reason = match error.find(UNKNOWN_ELEMENT) {
         Some(at) => error[at..].to_owned(),
@@ -92,11 +94,15 @@ fn bad_frame(text: &str, error: &str) -> BadFrame {
         reason.truncate(end);
         reason.push('…');
     }
+    reason
+}
+
+fn bad_frame(text: &str, error: &str) -> BadFrame {
     let (verb, about) = readable_subject(text);
     BadFrame {
         about,
         verb,
-        reason,
+        reason: reason(error),
     }
 }
 

@@ -21,6 +21,8 @@ pub const REPOST: u16 = 6;
 pub const GENERIC_REPOST: u16 = 16;
 /// A login to a relay (NIP-42).
 pub const CLIENT_AUTH: u16 = 22242;
+/// The authorization of one HTTP request (NIP-98).
+pub const HTTP_AUTH: u16 = 27235;
 
 /// The class that NIP-01 gives to `kind`.
 pub fn class(kind: u16) -> Class {

@@ -12,6 +12,8 @@
 //! | [`refusal`] | the machine-readable reasons (`rate-limited: …; retry in Ns`), written and read |
 //! | [`limits`] | the sizes that NIP-11 advertises and the relay enforces |
 //! | [`auth`] | the checks of a NIP-42 login |
+//! | [`http_auth`] | the checks of a NIP-98 authorization of one HTTP request |
+//! | [`url`] | the parts of a URL that decide whether two name the same place |
 //! | [`nip19`] | keys as people pass them around (`npub1…`) |
 //! | [`hex`] | fixed-size lower-case hex values |
 
@@ -20,11 +22,13 @@ pub mod client_frame;
 pub mod event;
 pub mod filter;
 pub mod hex;
+pub mod http_auth;
 pub mod kind;
 pub mod limits;
 pub mod nip19;
 pub mod refusal;
 pub mod relay_frame;
+pub mod url;
 pub mod verified;
 
 pub use client_frame::ClientFrame;

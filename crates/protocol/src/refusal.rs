@@ -79,6 +79,18 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// The word for logs: the prefix, but for admission its cause.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Quota { .. } => "quota",
+            Self::SharedAdmissionUnavailable => "unavailable",
+            Self::TooManyRequests => "handler",
+            other => other.prefix(),
+        }
+    }
+}
+
 /// The message of `OK id true` for an event that was there before.
 pub const DUPLICATE: &str = "duplicate: already have this event";
 

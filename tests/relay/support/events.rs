@@ -1,12 +1,17 @@
 //! Authors and the events they sign.
 
-use std::sync::LazyLock;
+use std::sync::{
+    LazyLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use buzz_protocol::{Event, Tag, UnsignedEvent};
 use secp256k1::{
     Keypair,
     rand::{SeedableRng, rngs::StdRng},
 };
+
+use sha2::{Digest, Sha256};
 
 use super::now;
 
@@ -63,12 +68,29 @@ impl Author {
             .fold(draft, |draft, (name, value)| draft.tag(&[name, value]))
     }
 
+    /// The authorization (NIP-98) of a POST, with a tag of its own.
+    pub(crate) fn authorization(&self, url: &str, body: &str) -> Draft {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let nonce = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        let draft = self.event(27235, "").tag(&["u", url]);
+        let draft = draft.tag(&["method", "POST"]).tag(&["nonce", &nonce]);
+        match body {
+            "" => draft,
+            _ => draft.tag(&["payload", &sha256_hex(body)]),
+        }
+    }
+
     /// A login (NIP-42) to the relay at `url`.
     pub(crate) fn login(&self, challenge: &str, url: &str) -> Draft {
         self.event(22242, "")
             .tag(&["relay", url])
             .tag(&["challenge", challenge])
     }
+}
+
+pub(crate) fn sha256_hex(text: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(text).into();
+    buzz_protocol::EventId(hash).to_hex()
 }
 
 /// An event before it is signed.
@@ -86,6 +108,22 @@ impl Draft {
 
     pub(crate) fn tag(mut self, parts: &[&str]) -> Self {
         self.event.tags.push(Tag::new(parts.iter().copied()));
+        self
+    }
+
+    /// The same with another value for its first tag of that name; without it for `None`.
+    pub(crate) fn retag(mut self, name: &str, value: Option<&str>) -> Self {
+        let at = self.event.tags.iter().position(|tag| tag.name() == name);
+        let at = at.expect("a tag of that name");
+        match value {
+            Some(value) => self.event.tags[at] = Tag::new([name, value]),
+            None => drop(self.event.tags.remove(at)),
+        }
+        self
+    }
+
+    pub(crate) fn kind(mut self, kind: u16) -> Self {
+        self.event.kind = kind;
         self
     }
 

@@ -51,9 +51,15 @@ pub(crate) async fn request(addr: SocketAddr, path: &str, headers: &str) -> Resp
     let text = format!(
         "GET {path} HTTP/1.1\r\nHost: relay.test\r\nConnection: {connection}\r\n{headers}\r\n"
     );
-    let bytes = soon(&format!("an answer to GET {path}"), async {
+    exchange(addr, &format!("GET {path}"), text.as_bytes()).await
+}
+
+/// Sends the bytes of a request on a connection of its own.
+pub(crate) async fn exchange(addr: SocketAddr, what: &str, request: &[u8]) -> Response {
+    let bytes = soon(&format!("an answer to {what}"), async {
         let mut stream = TcpStream::connect(addr).await.expect("a connection");
-        stream.write_all(text.as_bytes()).await.expect("a request");
+        // A relay that refuses early may not take all of it.
+        let _ = stream.write_all(request).await;
         let mut bytes = Vec::new();
         let mut chunk = [0; 4096];
         // A refused upgrade may leave the connection open: stop where the body is complete.
@@ -71,9 +77,29 @@ pub(crate) async fn request(addr: SocketAddr, path: &str, headers: &str) -> Resp
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     Response {
         status: status.unwrap_or_else(|| panic!("no status line in {head:?}")),
+        body: match head
+            .to_ascii_lowercase()
+            .contains("transfer-encoding: chunked")
+        {
+            true => without_chunks(body),
+            false => body.to_owned(),
+        },
         head: head.to_owned(),
-        body: body.to_owned(),
     }
+}
+
+/// The content of a chunked body, as far as it is whole: no more than the last whole chunk.
+fn without_chunks(mut rest: &str) -> String {
+    let mut body = String::new();
+    while let Some((length, chunk)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).expect("a chunk's length");
+        let Some(content) = chunk.get(..length) else {
+            break;
+        };
+        body += content;
+        rest = chunk[length..].trim_start_matches("\r\n");
+    }
+    body
 }
 
 fn is_complete(bytes: &[u8]) -> bool {

@@ -2,12 +2,16 @@
 //! `GET /all` is a stream of events (`put`, `patch`, `delete`), `POST /bulk` takes what clients
 //! report. The test says what is answered, and sees who asked.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
+    net::{TcpSocket, TcpStream},
     sync::{broadcast, watch},
     task::{JoinHandle, JoinSet},
 };
@@ -55,19 +59,25 @@ pub(crate) struct FlagService {
     accepting: JoinHandle<()>,
 }
 
-/// An address where nobody listens, for a service that comes later.
-pub(crate) async fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    listener.local_addr().expect("an address")
+/// A port where nobody listens, for a service that comes later. It is held until then, so that
+/// nobody else gets it: connections are refused.
+pub(crate) fn reserve(addr: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseport(true).expect("an option");
+    socket.bind(addr).expect("a free port");
+    socket
 }
 
+/// Any port.
+pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 impl FlagService {
-    pub(crate) async fn start(flags: &[Value]) -> Self {
-        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), flags).await
+    pub(crate) fn start(flags: &[Value]) -> Self {
+        Self::start_on(reserve(ANY), flags)
     }
 
-    pub(crate) async fn start_at(addr: SocketAddr, flags: &[Value]) -> Self {
-        let listener = TcpListener::bind(addr).await.expect("the port is free");
+    pub(crate) fn start_on(socket: TcpSocket, flags: &[Value]) -> Self {
+        let listener = socket.listen(64).expect("a listener");
         let answers = Answers {
             status: Some(200),
             flags: by_key(flags),

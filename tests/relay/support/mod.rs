@@ -7,7 +7,9 @@ pub(crate) mod http;
 pub(crate) mod launchdarkly;
 pub(crate) mod log;
 pub(crate) mod raw;
+pub(crate) mod redis;
 pub(crate) mod relay;
+pub(crate) mod rest;
 
 use std::{
     future::Future,
@@ -16,6 +18,7 @@ use std::{
 
 pub(crate) use client::Client;
 pub(crate) use events::Author;
+pub(crate) use redis::Redis;
 pub(crate) use relay::Relay;
 
 /// How long anything may take that should happen soon, on a busy machine.
@@ -36,10 +39,7 @@ pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// Asks again and again until the answer is `Some`, or fails saying what did not happen.
-pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Option<T>>,
-{
+pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     soon(what, async {
         loop {
             if let Some(answer) = ask().await {

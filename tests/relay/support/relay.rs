@@ -4,7 +4,10 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,6 +20,29 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_buzz-relay");
 
 /// The URL that AUTH events must name.
 pub(crate) const URL: &str = "ws://relay.test/chat";
+
+/// Tests send what they like, but for those that are about quotas.
+const NO_LIMITS: [&str; 8] = [
+    "admission.human_ws_events_per_sec",
+    "admission.agent_ws_events_per_sec",
+    "admission.human_messages_per_min",
+    "admission.agent_messages_per_min",
+    "admission.human_api_calls_per_min",
+    "admission.agent_api_calls_per_min",
+    "admission.handshakes_per_ip_per_min",
+    "admission.invalid_signatures_per_ip_per_min",
+];
+
+/// The quotas as they are without a configuration, for [`Relay::with`].
+pub(crate) const DEFAULT_QUOTAS: &str = "\
+    admission.human_ws_events_per_sec = 10\n\
+    admission.agent_ws_events_per_sec = 10\n\
+    admission.human_messages_per_min = 60\n\
+    admission.agent_messages_per_min = 120\n\
+    admission.human_api_calls_per_min = 300\n\
+    admission.agent_api_calls_per_min = 600\n\
+    admission.handshakes_per_ip_per_min = 12000\n\
+    admission.invalid_signatures_per_ip_per_min = 60\n";
 
 /// A running relay; killed when dropped.
 pub(crate) struct Relay {
@@ -44,14 +70,17 @@ impl Relay {
     pub(crate) fn prepare(settings: &str) -> Arc<TempDir> {
         let dir = TempDir::new().expect("a temporary directory");
         let mut config = settings.to_owned() + "\n";
-        for (key, value) in [
-            ("server.listen", "127.0.0.1:0"),
-            ("server.admin_listen", "127.0.0.1:0"),
-            ("server.url", URL),
-            ("database.url", "sqlite://relay.db"),
-        ] {
+        let text = |value: &str| format!("\"{value}\"");
+        let defaults = [
+            ("server.listen", text("127.0.0.1:0")),
+            ("server.admin_listen", text("127.0.0.1:0")),
+            ("server.url", text(URL)),
+            ("database.url", text("sqlite://relay.db")),
+        ];
+        let no_limit = NO_LIMITS.map(|key| (key, "0".to_owned()));
+        for (key, value) in defaults.into_iter().chain(no_limit) {
             if !settings.contains(key) {
-                config += &format!("{key} = \"{value}\"\n");
+                config += &format!("{key} = {value}\n");
             }
         }
         std::fs::write(dir.path().join("relay.toml"), config).expect("a configuration");
@@ -166,6 +195,15 @@ pub(crate) fn command(dir: &Path) -> Command {
     }
     command.args(["--config", "relay.toml"]);
     command
+}
+
+/// A loopback address that no other test and no other run has, for relays whose URL must be known
+/// before they start.
+pub(crate) fn own_address() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [.., middle, low] = std::process::id().to_be_bytes();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("127.{}.{middle}.{low}:3000", 1 + next)
 }
 
 /// Reads the address behind `field=` (text) or `"field":"` (JSON).

@@ -22,7 +22,7 @@ const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 pub(crate) struct Target {
     /// As given.
     pub(crate) url: String,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     host: String,
     path: String,
 }

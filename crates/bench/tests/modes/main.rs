@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod clients;
 mod relay;
 
 use std::{

@@ -2,12 +2,14 @@
 //! told to misbehave, so that the load tool can be seen to notice.
 
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     sync::{Arc, Mutex},
     thread,
+    time::{Duration, Instant},
 };
 
-use buzz_protocol::{ClientFrame, Event, Filter, relay_frame};
+use buzz_protocol::{ClientFrame, Event, Filter, auth, relay_frame};
 use futures_util::{SinkExt, StreamExt};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -32,7 +34,16 @@ pub(crate) enum Fault {
     LosesTenth,
     /// Closes every subscription.
     RefusesReq,
+    /// Sheds two of three logins by ending the socket without a word.
+    ShedsLogins,
+    /// Refuses every login for good.
+    RefusesLogins,
+    /// Takes 50 EVENT and REQ frames in any 5 s, over all sockets.
+    Quota,
 }
+
+/// The window of [`Fault::Quota`].
+const WINDOW: Duration = Duration::from_secs(5);
 
 struct Subscriber {
     socket: u64,
@@ -47,6 +58,11 @@ struct State {
     live: Vec<Subscriber>,
     published: u64,
     sockets: u64,
+    logins: u64,
+    /// What logins must name.
+    url: String,
+    /// When the frames of the quota's window came.
+    spent: VecDeque<Instant>,
 }
 
 /// Starts it on a free port, for as long as the test's process runs.
@@ -59,13 +75,17 @@ pub(crate) fn start(fault: Fault) -> SocketAddr {
             .unwrap();
         runtime.block_on(async move {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
+            let address = listener.local_addr().unwrap();
+            tell.send(address).unwrap();
             let state = Arc::new(Mutex::new(State {
                 fault,
                 events: Vec::new(),
                 live: Vec::new(),
                 published: 0,
                 sockets: 0,
+                logins: 0,
+                url: format!("ws://{address}"),
+                spent: VecDeque::new(),
             }));
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -116,6 +136,12 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
                 if state.fault == Fault::Cuts && events == 3 {
                     break;
                 }
+                let is_login = matches!(frame, ClientFrame::Auth(_));
+                state.logins += u64::from(is_login);
+                let shed = is_login && !state.logins.is_multiple_of(3);
+                if state.fault == Fault::ShedsLogins && shed {
+                    break;
+                }
                 for text in state.handle(number, frame, &queue) {
                     queue.send(text).unwrap();
                 }
@@ -136,8 +162,20 @@ impl State {
         frame: ClientFrame,
         queue: &mpsc::UnboundedSender<String>,
     ) -> Vec<String> {
+        if self.fault == Fault::Quota
+            && let Some(text) = self.over_quota()
+        {
+            match &frame {
+                ClientFrame::Event(event) => {
+                    return vec![relay_frame::ok(&event.id, false, &text)];
+                }
+                ClientFrame::Req { sub, .. } => return vec![relay_frame::closed(sub, &text)],
+                _ => {}
+            }
+        }
         match frame {
             ClientFrame::Event(event) => self.publish(*event),
+            ClientFrame::Auth(login) => vec![self.log_in(&login)],
             ClientFrame::Req { sub, .. } if self.fault == Fault::RefusesReq => {
                 vec![relay_frame::closed(&sub, "rate-limited: no; retry in 1s")]
             }
@@ -159,6 +197,31 @@ impl State {
             }
             other => panic!("the load tool sent {other:?}"),
         }
+    }
+
+    fn log_in(&self, login: &Event) -> String {
+        login.verify().unwrap();
+        let checked = auth::check_login(login, "challenge", &self.url, login.created_at);
+        let refusal = match (self.fault, checked) {
+            (Fault::RefusesLogins, _) => "restricted: not a member".to_owned(),
+            (_, Err(error)) => error.to_string(),
+            (_, Ok(())) => String::new(),
+        };
+        relay_frame::ok(&login.id, refusal.is_empty(), &refusal)
+    }
+
+    /// Counts one frame, or says why not.
+    fn over_quota(&mut self) -> Option<String> {
+        let now = Instant::now();
+        while self.spent.front().is_some_and(|at| now - *at >= WINDOW) {
+            self.spent.pop_front();
+        }
+        if self.spent.len() < 50 {
+            self.spent.push_back(now);
+            return None;
+        }
+        let wait = WINDOW.saturating_sub(now - self.spent[0]).as_secs() + 1;
+        Some(format!("rate-limited: quota exceeded; retry in {wait}s"))
     }
 
     fn publish(&mut self, event: Event) -> Vec<String> {

@@ -169,7 +169,7 @@ async fn what_the_relay_advertises_is_kept_to() {
         request,
         "GET /chat HTTP/1.0\r\nHost: relay\r\nAccept: application/nostr+json\r\n\r\n"
     );
-    let limits = r#"{"max_filters":2,"rate_limit":{"frames":5,"window_secs":20}}"#;
+    let limits = r#"{"max_filters":2,"rate_limits":{"human":{"frames":5,"window_secs":20}}}"#;
     let response = format!("HTTP/1.1 200 OK\r\n\r\n{{\"limitation\":{limits}}}");
     http.write_all(response.as_bytes()).await.unwrap();
     drop(http);
@@ -189,6 +189,50 @@ async fn what_the_relay_advertises_is_kept_to() {
         next_text(&mut server).await;
         assert_eq!(start.elapsed() >= Duration::from_secs(20), n == 1);
     }
+}
+
+/// Answers the next request for the relay's information with `limitation`.
+async fn inform(accepted: &mut mpsc::UnboundedReceiver<DuplexStream>, limitation: &str) {
+    let mut http = accepted.recv().await.unwrap();
+    let mut request = [0; 1024];
+    let n = http.read(&mut request).await.unwrap();
+    assert!(request[..n].ends_with(b"application/nostr+json\r\n\r\n"));
+    let response = format!("HTTP/1.1 200 OK\r\n\r\n{{\"limitation\":{limitation}}}");
+    http.write_all(response.as_bytes()).await.unwrap();
+}
+
+/// How many REQs eight subscriptions cost on the next socket.
+async fn reqs(accepted: &mut mpsc::UnboundedReceiver<DuplexStream>, n: usize) -> Server {
+    let mut server = accept_async(accepted.recv().await.unwrap()).await.unwrap();
+    for _ in 0..n {
+        next_req(&mut server).await;
+    }
+    let more = timeout(Duration::from_secs(1), next_text(&mut server)).await;
+    assert!(more.is_err(), "more than {n}: {more:?}");
+    server
+}
+
+/// Kills: limits asked for once only, when the relay was away; asked again with every dial; those
+/// of the relay that was left kept, or not asked again where the client comes back to it.
+#[tokio::test(start_paused = true)]
+async fn limits_are_asked_for_until_they_are_known_and_anew_after_a_switch() {
+    let (transport, mut accepted) = pipes(1 << 16);
+    let builder = Client::builder("ws://relay").transport(transport);
+    let client = builder.connect().unwrap();
+    let _subs: Vec<_> = (0..8)
+        .map(|_| client.subscribe(vec![Filter::default()]))
+        .collect();
+    // The relay is away for its information; the defaults stand.
+    drop(accepted.recv().await.unwrap());
+    drop(reqs(&mut accepted, 1).await);
+    inform(&mut accepted, r#"{"max_filters":2}"#).await;
+    drop(reqs(&mut accepted, 4).await);
+    // Known by now: the next pipe is the socket's.
+    let old = reqs(&mut accepted, 4).await;
+    client.switch("ws://relay").unwrap();
+    inform(&mut accepted, r#"{"max_filters":4}"#).await;
+    reqs(&mut accepted, 2).await;
+    drop(old);
 }
 
 #[tokio::test(start_paused = true)]

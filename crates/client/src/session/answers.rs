@@ -161,7 +161,9 @@ impl Subscriptions {
             .map(|(id, _)| *id)
             .collect();
         for id in waiting {
-            if let Some(error) = login.failure() {
+            if login.failed_for_now() {
+                // It waits for the next socket's login.
+            } else if let Some(error) = login.failure() {
                 self.refused(id, &error.to_string(), effects);
             } else if login.is_done()
                 && let Some(wire) = self.wires.get_mut(&id)

@@ -53,6 +53,7 @@ impl Session {
     }
 
     fn arm(&mut self, text: &str, now: Now) {
+        self.refusals += 1;
         self.gate.arm(text, now.at, &self.config, &mut self.rng);
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use buzz_protocol::EventId;
+use buzz_protocol::{EventId, refusal};
 
 use super::Config;
 use crate::Error;
@@ -146,6 +146,15 @@ impl Login {
     fn fail(&mut self, error: Error) {
         self.state = State::Failed(error);
         self.hold_until = Duration::ZERO;
+    }
+
+    /// The relay could not take the login now (`error:`, such as a database that is away, or
+    /// `rate-limited:`). Another socket's challenge is another chance.
+    pub(crate) fn failed_for_now(&self) -> bool {
+        let State::Failed(Error::Refused { reason }) = &self.state else {
+            return false;
+        };
+        matches!(refusal::prefix(reason), Some("error" | "rate-limited"))
     }
 
     /// An OK came; true where it answers the login. A challenge that came meanwhile is left in

@@ -107,6 +107,7 @@ impl Session {
                 .map(|(id, text)| (Written::Observer(id), text)),
         };
         if let Some((written, text)) = sent {
+            self.frames_sent += 1;
             self.send(written, text);
         }
     }

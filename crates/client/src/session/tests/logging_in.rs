@@ -221,6 +221,44 @@ fn a_login_without_an_answer_is_begun_anew_on_another_socket() {
     assert_eq!(kit.messages(SubId(1)), []);
 }
 
+/// Kills: a database that is away for a moment ends every subscription for good, in whichever
+/// order refused REQ and refused login come; a refused login costs a socket that nobody waits for.
+#[test]
+fn a_login_that_fails_for_now_is_begun_anew_on_another_socket() {
+    for why in ["error: database unavailable", "rate-limited: later"] {
+        let (mut kit, socket) = waiting_for_a_login();
+        signed(&mut kit, "c", &login(1));
+        kit.ok(&login(1), false, why);
+        assert!(drops(&kit, socket), "{why}");
+        assert_eq!(kit.messages(SubId(1)), [], "the subscription lives on");
+        kit.until(kit.at + secs(1));
+        let socket = kit.socket();
+        kit.input(Input::Opened(socket));
+        kit.frame(challenge("d"));
+        signed(&mut kit, "d", &login(2));
+        kit.ok(&login(2), true, "");
+        let sent = kit.sent();
+        assert!(sent.last().unwrap().starts_with("[\"REQ\""), "{sent:?}");
+    }
+}
+
+#[test]
+fn a_refused_login_costs_a_socket_only_where_a_subscription_needs_it() {
+    let mut kit = Kit::online(true);
+    kit.frame(challenge("c"));
+    signed(&mut kit, "c", &login(1));
+    kit.ok(&login(1), false, "error: database unavailable");
+    let socket = kit.socket();
+    kit.command(Command::Subscribe(SubId(1), vec![channel(1)]));
+    kit.until(ms(10));
+    assert!(!drops(&kit, socket));
+    let sent = kit.sent();
+    let wire = wire_of(sent.last().unwrap());
+    kit.frame(relay_frame::closed(&wire, "auth-required: log in"));
+    assert!(drops(&kit, socket));
+    assert_eq!(kit.messages(SubId(1)), []);
+}
+
 #[test]
 fn a_login_that_was_not_written_is_begun_anew_on_another_socket() {
     let (mut kit, socket) = waiting_for_a_login();
