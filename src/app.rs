@@ -28,7 +28,7 @@ use buzz_actors::{
     verifier::Verifier,
     writer::{Settle, Writer},
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     config::{Config, Server},
@@ -95,6 +95,7 @@ pub fn serve(config: Config) -> Result<()> {
     let _alone = store::serve_alone(&config.database.url).context("database.url")?;
     let flags = flags::start(&config.feature_flags)?;
     System::new().block_on(async move {
+        let mut signals = Signals::install()?;
         let rooms = Arc::new(start_rooms(&config, store)?);
         let refresher = start_refresher(&config, flags, &rooms).await;
         let draining = Arc::new(AtomicBool::new(false));
@@ -125,11 +126,11 @@ pub fn serve(config: Config) -> Result<()> {
                 metrics_page.run_upkeep();
             }
         });
-        wait_for_signal().await?;
+        signals.wait().await;
         tokio::select! {
             () = shut_down(&config, &rooms, &draining, &public_server, &refresher) => {}
             // What was answered is committed: nothing is lost by this.
-            again = wait_for_signal() => again?,
+            () = signals.wait() => {}
         }
         admin_server.stop(false).await;
         upkeep.abort();
@@ -293,18 +294,30 @@ fn run(address: SocketAddr, server: actix_web::dev::Server) -> (ServerHandle, So
     (handle, address)
 }
 
-async fn wait_for_signal() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    };
-    tracing::info!(
-        signal = name,
-        "shutting down; a second signal ends it at once"
-    );
-    Ok(())
+/// What ends the relay. Made before it says that it is up: from then on it may be ended.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn install() -> Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        let name = tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(
+            signal = name,
+            "shutting down; a second signal ends it at once"
+        );
+    }
 }
 
 async fn shut_down(
