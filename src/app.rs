@@ -65,6 +65,24 @@ pub(crate) fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
     open(&config.store())
 }
 
+/// For commands that only look: in a wrong directory, an empty database would be no answer.
+///
+/// # Errors
+/// When there is no database, or it can't be opened.
+pub(crate) fn open_existing_store(config: &Config) -> Result<Arc<dyn EventStore>> {
+    open_existing(&config.store())
+}
+
+fn open_existing(options: &store::Options) -> Result<Arc<dyn EventStore>> {
+    if let Some(path) = options.url.strip_prefix("sqlite://") {
+        anyhow::ensure!(
+            Path::new(path).exists(),
+            "database.url: {path}: no such file"
+        );
+    }
+    open(options)
+}
+
 fn open(options: &store::Options) -> Result<Arc<dyn EventStore>> {
     let opened = store::open(options);
     if store::is_postgres(&options.url) {
@@ -115,7 +133,7 @@ pub fn serve(config: Config) -> Result<()> {
         if config.server.url == defaults.url && config.server.listen != defaults.listen {
             tracing::warn!(
                 url = config.server.url,
-                "server.listen was changed and server.url was not: logins that name another URL are refused"
+                "server.listen was changed and server.url was not: logins and REST calls that name another URL are refused"
             );
         }
         // Histograms are folded up now and then, not at every scrape alone.
@@ -298,6 +316,9 @@ fn run(address: SocketAddr, server: actix_web::dev::Server) -> (ServerHandle, So
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Sent by a terminal that closes, or by somebody who wants settings read anew: no reason to
+    /// cut every client.
+    hangup: Signal,
 }
 
 impl Signals {
@@ -305,13 +326,19 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
     async fn wait(&mut self) {
-        let name = tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+        let name = loop {
+            tokio::select! {
+                _ = self.terminate.recv() => break "SIGTERM",
+                _ = self.interrupt.recv() => break "SIGINT",
+                _ = self.hangup.recv() => tracing::warn!(
+                    "SIGHUP: settings are read at the start only; the relay runs on"
+                ),
+            }
         };
         tracing::info!(
             signal = name,
@@ -390,7 +417,10 @@ pub fn import(config: &Config, file: &Path) -> Result<()> {
         import::import(BufReader::new(opened), &*store, &options, &mut reasons)
     };
     let imported = imported.with_context(|| file.display().to_string())?;
-    Ok(writeln!(std::io::stdout(), "{imported}")?)
+    writeln!(std::io::stdout(), "{imported}")?;
+    let nothing = imported.accepted + imported.duplicate == 0 && imported.rejected > 0;
+    anyhow::ensure!(!nothing, "every line was rejected");
+    Ok(())
 }
 
 /// Writes stored events to standard output as JSON Lines.
@@ -407,7 +437,7 @@ pub fn export(config: &Config, filter: Option<&str>) -> Result<()> {
         statement_timeout: EXPORT_TIMEOUT,
         ..config.store()
     };
-    let store = open(&options)?;
+    let store = open_existing(&options)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
     match export::export(&*store, filter, unix_now(), &mut output) {
         // Whoever reads has seen enough.

@@ -3,7 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use buzz_actors::ports::Role;
-use buzz_protocol::Pubkey;
+use buzz_protocol::nip19::{KeyError, parse_pubkey};
 use clap::{Parser, Subcommand};
 
 use crate::{app, config::Config, members};
@@ -51,8 +51,7 @@ enum MemberAction {
     /// Make a key a member, or give a member another role.
     Add {
         /// The public key: hex or npub.
-        #[arg(value_parser = members::parse_key)]
-        pubkey: Pubkey,
+        pubkey: String,
         /// What the member is; an agent has the agents' quotas.
         #[arg(long, default_value = "member", value_parser = members::role_parser())]
         role: Role,
@@ -60,14 +59,12 @@ enum MemberAction {
     /// End a membership.
     Remove {
         /// The public key: hex or npub.
-        #[arg(value_parser = members::parse_key)]
-        pubkey: Pubkey,
+        pubkey: String,
     },
     /// Print all members with their roles.
     List {
         /// Only this one: hex or npub.
-        #[arg(value_parser = members::parse_key)]
-        pubkey: Option<Pubkey>,
+        pubkey: Option<String>,
         /// Only those of this role.
         #[arg(long, value_parser = members::role_parser())]
         role: Option<Role>,
@@ -99,7 +96,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if error.is::<app::NoServer>() {
+            if error.is::<app::NoServer>() || error.is::<KeyError>() {
                 ExitCode::from(BAD_CONFIG)
             } else {
                 ExitCode::FAILURE
@@ -108,14 +105,22 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Keys are read here and not by the arguments' parser, which would repeat a secret one.
 fn member(config: &Config, action: MemberAction) -> anyhow::Result<()> {
-    let store = app::open_store(config)?;
     let mut output = std::io::stdout().lock();
     match action {
-        MemberAction::Add { pubkey, role } => members::add(&*store, &pubkey, role, &mut output),
-        MemberAction::Remove { pubkey } => members::remove(&*store, &pubkey, &mut output),
+        MemberAction::Add { pubkey, role } => {
+            let key = parse_pubkey(&pubkey)?;
+            members::add(&*app::open_store(config)?, &key, role, &mut output)
+        }
+        MemberAction::Remove { pubkey } => {
+            let key = parse_pubkey(&pubkey)?;
+            members::remove(&*app::open_existing_store(config)?, &key, &mut output)
+        }
         MemberAction::List { pubkey, role } => {
-            members::list(&*store, pubkey.as_ref(), role, &mut output)
+            let key = pubkey.as_deref().map(parse_pubkey).transpose()?;
+            let store = app::open_existing_store(config)?;
+            members::list(&*store, key.as_ref(), role, &mut output)
         }
     }
 }

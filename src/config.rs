@@ -20,7 +20,7 @@ use std::{
 };
 
 use buzz_actors::rooms::Settings;
-use buzz_protocol::Limits;
+use buzz_protocol::{Limits, url::Url};
 use figment::{
     Figment, Metadata,
     providers::{Env, Format, Serialized, Toml},
@@ -140,6 +140,9 @@ pub struct Auth {
     /// With `required`: sockets without a login are closed after it.
     #[serde(with = "values::duration")]
     pub timeout: Duration,
+    /// With `members_only`: how often members that are logged in are looked up again.
+    #[serde(with = "values::duration")]
+    pub recheck: Duration,
 }
 
 /// `[history]`.
@@ -227,6 +230,7 @@ impl Default for Auth {
             members_only: false,
             wait: Duration::from_secs(2),
             timeout: Duration::from_secs(10),
+            recheck: Duration::from_secs(60),
         }
     }
 }
@@ -322,11 +326,21 @@ impl Config {
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err((key, "must be at least 1".into()));
         }
+        if self.auth.recheck < Duration::from_millis(100) {
+            return Err(("auth.recheck", "must be at least 100ms".into()));
+        }
         let url = &self.server.url;
         if !url.starts_with("ws://") && !url.starts_with("wss://") {
             return Err((
                 "server.url",
                 format!("`{url}` does not start with ws:// or wss://"),
+            ));
+        }
+        if !Url::parse(url).is_some_and(|url| url.user.is_none() && !url.rest.contains(['?', '#']))
+        {
+            return Err((
+                "server.url",
+                format!("`{url}` is no address such as wss://relay.example or ws://host:3000/path"),
             ));
         }
         let database = mask_password(&self.database.url);
@@ -410,6 +424,7 @@ impl Config {
             *url = mask_password(url);
         }
         shown.admission.backend = mask_password(&shown.admission.backend);
+        shown.telemetry.otlp_endpoint = mask_password(&shown.telemetry.otlp_endpoint);
         shown.feature_flags.mask();
         toml::to_string(&shown)
     }
@@ -433,6 +448,7 @@ impl Config {
             auth_required: self.auth.required || self.auth.members_only,
             members_only: self.auth.members_only,
             auth_timeout: self.auth.timeout,
+            auth_recheck: self.auth.recheck,
         }
     }
 }
@@ -460,7 +476,9 @@ fn place(from: Option<&Metadata>, path: &[String]) -> String {
             path.join("__").to_uppercase()
         );
     }
+    // A default has a line of this program as its source.
     let source = from.and_then(|from| from.source.as_ref());
+    let source = source.filter(|source| source.code_location().is_none());
     source.map_or_else(|| "configuration".into(), ToString::to_string)
 }
 

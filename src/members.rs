@@ -8,10 +8,6 @@ use buzz_actors::ports::{EventStore, Purpose, Role};
 use buzz_protocol::{Pubkey, nip19};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-pub(crate) fn parse_key(text: &str) -> Result<Pubkey, nip19::KeyError> {
-    nip19::parse_pubkey(text)
-}
-
 pub(crate) fn role_parser() -> impl TypedValueParser<Value = Role> {
     let names = PossibleValuesParser::new(Role::ALL.map(Role::name));
     names.try_map(|name| Role::from_name(&name).ok_or("no such role"))

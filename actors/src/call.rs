@@ -136,7 +136,7 @@ async fn find_role(rooms: &Arc<Rooms>, key: Pubkey, id: EventId) -> Result<Optio
     let rooms = Arc::clone(rooms);
     RoleRequest {
         key,
-        id,
+        id: Some(id),
         from,
         rooms,
     }

@@ -332,14 +332,15 @@ impl Handler<SetLimit> for Gate {
             self.grant(Some(granted), ctx);
         }
         let new = self.limit();
-        if new != old {
-            tracing::info!(
-                gate = self.name,
-                old,
-                new,
-                source = set.source,
-                "cap changed"
-            );
+        let (gate, source) = (self.name, set.source);
+        match (old, new) {
+            _ if new == old => {}
+            // 0 is no limit. On purpose or by a mistyped value: somebody should see it.
+            (1.., 0) => tracing::warn!(gate, old, new, source, "cap changed: loosened"),
+            (1.., _) if new > old => {
+                tracing::warn!(gate, old, new, source, "cap changed: loosened");
+            }
+            _ => tracing::info!(gate, old, new, source, "cap changed"),
         }
         self.settle();
     }

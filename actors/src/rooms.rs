@@ -35,6 +35,8 @@ pub struct Settings {
     pub members_only: bool,
     /// How long a socket may stay without a login where one is required.
     pub auth_timeout: Duration,
+    /// How often a member that is logged in is looked up again, where only members may log in.
+    pub auth_recheck: Duration,
 }
 
 /// Addresses of all rooms.

@@ -4,14 +4,14 @@
 pub(crate) mod duration {
     use std::time::Duration;
 
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::{Deserializer, Serializer, de::Error};
 
     pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(&humantime::format_duration(*value))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        parse(&String::deserialize(from)?).map_err(D::Error::custom)
+        parse(&super::text::deserialize(from)?).map_err(D::Error::custom)
     }
 
     pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -25,7 +25,7 @@ pub(crate) mod duration {
 pub(crate) mod optional_duration {
     use std::time::Duration;
 
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::{Deserializer, Serializer, de::Error};
 
     pub(crate) fn serialize<S: Serializer>(
         value: &Option<Duration>,
@@ -40,7 +40,7 @@ pub(crate) mod optional_duration {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
-        let text = String::deserialize(from)?;
+        let text = super::text::deserialize(from)?;
         if text.is_empty() {
             return Ok(None);
         }

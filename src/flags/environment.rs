@@ -44,6 +44,19 @@ impl EnvironmentFlags {
     }
 }
 
+/// Says which flags of the environment another provider leaves unread.
+pub(super) fn warn_of_unread(variables: impl Iterator<Item = (OsString, OsString)>) {
+    for (name, _) in variables {
+        let name = name.to_string_lossy();
+        if name.starts_with(PREFIX) {
+            tracing::warn!(
+                variable = ?name,
+                "not read: feature_flags.provider is not \"environment\""
+            );
+        }
+    }
+}
+
 impl FlagSource for EnvironmentFlags {
     fn provider(&self) -> &'static str {
         "environment"

@@ -28,7 +28,10 @@ use crate::config::{FeatureFlags, Provider};
 /// or a file that is not there is no error: the relay starts on defaults.
 pub fn start(settings: &FeatureFlags) -> Result<Box<dyn FlagSource>> {
     Ok(match settings.provider {
-        Provider::Static => Box::new(FixedFlags),
+        Provider::Static => {
+            environment::warn_of_unread(std::env::vars_os());
+            Box::new(FixedFlags)
+        }
         Provider::Environment => Box::new(EnvironmentFlags::read(std::env::vars_os())),
         Provider::File => Box::new(FileFlags::new(Path::new(&settings.file))),
         Provider::LaunchDarkly => {

@@ -25,7 +25,7 @@ use actix_web::{
     web::{self, Bytes, Data, Payload, ServiceConfig},
 };
 use buzz_actors::{connection, rooms::Rooms};
-use buzz_protocol::Refusal;
+use buzz_protocol::{Refusal, url::Url};
 use futures_util::{StreamExt, stream};
 use ipnet::IpNet;
 use secp256k1::rand::random;
@@ -126,7 +126,16 @@ async fn root(
             .body(public.information.clone()))
     } else {
         let url = &public.rooms.settings.relay_url;
-        Ok(HttpResponse::Ok()
+        // A probe that asks the wrong port for /readyz must not hear that all is well.
+        let here = Url::parse(url).map_or("", |url| url.rest);
+        let path = request.uri().path();
+        let mut answer = if path == "/" || path.trim_end_matches('/') == here.trim_end_matches('/')
+        {
+            HttpResponse::Ok()
+        } else {
+            HttpResponse::NotFound()
+        };
+        Ok(answer
             .content_type("text/plain; charset=utf-8")
             .body(format!(
                 "This is a Nostr relay (buzz-relay). Point a Nostr client at {url}\n"

@@ -1,7 +1,7 @@
 //! Requests over plain HTTP, each with its own proof of who sends it (NIP-98): `POST /events`,
 //! `/query` and `/count`, and the document that describes them, `/openapi.json`.
 //!
-//! Bound: a body is as large as a socket's message may be and whole within [`BODY_WITHIN`]; a
+//! Bound: a body is as large as a socket's message may be and whole within `BODY_WITHIN`; a
 //! request in work holds a handler permit; an answer is read page by page as the client takes it.
 //! Arrives: requests from `public`. Leaves: calls to the rooms ([`buzz_actors::call`]), answers.
 //! When full: 503 with `Retry-After`.

@@ -76,6 +76,7 @@ async fn what_is_no_key_or_role_is_an_error_that_says_so() {
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{err}");
         assert!(err.contains(why), "{err}");
+        assert!(!err.contains(&nsec(&[7; 32])), "a secret is repeated");
     }
     assert_eq!(out(&member(&relay, &["list"])), "");
 }
@@ -116,10 +117,46 @@ async fn only_members_log_in_publish_and_read_where_only_members_may() {
     assert_eq!((outcome("ok"), outcome("restricted")), (1.0, 1.0));
     relay.log.line_with(&["login denied/restricted"]).await;
 
-    // A membership that ends counts from the next login.
+    // A membership that ends counts at the next login, and for open sockets soon.
     out(&member(&relay, &["remove", &insider.pubkey()]));
     let mut again = Client::connect(&relay).await;
     let challenge = again.challenge().await;
     let login = insider.login(&challenge, URL).sign();
     assert_eq!(again.log_in_with(&login).await, refused);
+}
+
+/// Kills: a removed member that reads and publishes on; a look that cuts those who are members
+/// still, or whoever can't be looked up.
+#[tokio::test]
+async fn whose_membership_ends_is_cut_soon() {
+    let relay = Relay::with("auth.members_only = true\nauth.recheck = \"200ms\"").await;
+    let (stays, goes) = (Author::new(1), Author::new(2));
+    for author in [&stays, &goes] {
+        out(&member(&relay, &["add", &author.pubkey()]));
+    }
+    let mut staying = Client::connect(&relay).await;
+    staying.log_in(&stays).await;
+    let mut going = Client::connect(&relay).await;
+    going.log_in(&goes).await;
+    out(&member(&relay, &["remove", &goes.pubkey()]));
+    let frame = going.closed().await.expect("a close frame");
+    assert_eq!(u16::from(frame.code), 1008);
+    assert_eq!(frame.reason.as_str(), "membership ended");
+    staying.accept(&stays.note("still here").sign()).await;
+}
+
+/// Kills: a command that only looks and leaves an empty database behind.
+#[tokio::test]
+async fn commands_that_look_make_no_database() {
+    let dir = Relay::prepare("");
+    for arguments in [&["member", "list"][..], &["export"]] {
+        let output = command(dir.path())
+            .args(arguments)
+            .output()
+            .expect("an end");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains("relay.db: no such file"), "{err}");
+        assert!(!dir.path().join("relay.db").exists());
+    }
 }

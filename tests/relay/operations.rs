@@ -298,3 +298,29 @@ async fn a_relay_that_listens_elsewhere_than_its_url_says_is_told_so() {
     relay.ended().await;
     assert!(!relay.log.text().contains(WARNING));
 }
+
+/// Kills: a hang-up that ends the relay, or that nobody is told of.
+#[tokio::test]
+async fn a_hang_up_ends_nothing() {
+    let relay = Relay::start().await;
+    let mut client = Client::connect(&relay).await;
+    rustix::process::kill_process(relay.pid(), rustix::process::Signal::HUP).expect("it runs");
+    relay.log.line_with(&["WARN", "SIGHUP"]).await;
+    client
+        .accept(&Author::new(1).note("still here").sign())
+        .await;
+}
+
+/// Kills: a probe that asks the public port for readiness and hears that all is well.
+#[tokio::test]
+async fn a_probe_of_the_wrong_port_fails() {
+    let relay = Relay::start().await;
+    for (path, status) in [
+        ("/", 200),
+        ("/chat", 200),
+        ("/readyz", 404),
+        ("/metrics", 404),
+    ] {
+        assert_eq!(http::get(relay.addr, path).await.status, status, "{path}");
+    }
+}

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use actix::{AsyncContext, Handler, Message};
+use actix_http::ws::CloseCode;
 use buzz_protocol::{Event, EventId, Pubkey, Refusal, auth};
 
 use super::{Connection, Context};
@@ -23,9 +24,9 @@ pub struct LoginVerified {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct RoleFound {
-    /// The login's event.
-    pub id: EventId,
-    /// Who logs in.
+    /// The login's event; `None`: a login of before was looked at again.
+    pub id: Option<EventId>,
+    /// Whose role.
     pub key: Pubkey,
     /// `None`: no member.
     pub role: Result<Option<Role>, Refusal>,
@@ -78,6 +79,36 @@ impl Connection {
         self.outgoing.wake();
     }
 
+    /// Has the roles of all that are logged in here looked up again: who is no member any more
+    /// must not read on.
+    pub(super) fn look_up_again(&self, ctx: &Context) {
+        for (key, _) in &self.login.keys {
+            let request = RoleRequest {
+                key: *key,
+                id: None,
+                from: ctx.address().into(),
+                rooms: Arc::clone(&self.rooms),
+            };
+            request.enter();
+        }
+    }
+
+    fn role_again(&mut self, key: &Pubkey, role: Result<Option<Role>, Refusal>) {
+        let known = self.login.keys.iter().position(|(known, _)| known == key);
+        match (known, role) {
+            (Some(at), Ok(role @ Some(_))) => self.login.keys[at].1 = role,
+            (Some(at), Ok(None)) => {
+                self.login.keys.remove(at);
+                if self.login.is_anonymous() {
+                    self.close(CloseCode::Policy, "membership_ended");
+                    self.outgoing.wake();
+                }
+            }
+            // What can't be asked now is asked next time.
+            (_, Err(_)) | (None, _) => {}
+        }
+    }
+
     /// Whether `key` may log in with that role.
     fn check_key(&self, key: &Pubkey, role: Option<Role>) -> Result<(), Refusal> {
         if role.is_none() && self.rooms.settings.members_only {
@@ -97,7 +128,7 @@ impl Handler<LoginVerified> for Connection {
         match login.verdict {
             Ok(key) => RoleRequest {
                 key,
-                id: login.id,
+                id: Some(login.id),
                 from: ctx.address().into(),
                 rooms: Arc::clone(&self.rooms),
             }
@@ -114,6 +145,9 @@ impl Handler<RoleFound> for Connection {
     type Result = ();
     fn handle(&mut self, found: RoleFound, _: &mut Context) {
         let RoleFound { id, key, role } = found;
+        let Some(id) = id else {
+            return self.role_again(&key, role);
+        };
         let checked = role.and_then(|role| self.check_key(&key, role).map(|()| role));
         match checked {
             Ok(role) => {

@@ -237,6 +237,10 @@ impl Actor for Connection {
         // Before anything that may ask for a login (NIP-42).
         let challenge = relay_frame::auth_challenge(&self.login.challenge);
         self.send(&challenge);
+        if self.rooms.settings.members_only {
+            let every = self.rooms.settings.auth_recheck;
+            ctx.run_interval(every, |connection, ctx| connection.look_up_again(ctx));
+        }
         if self.rooms.settings.auth_required {
             ctx.run_later(self.rooms.settings.auth_timeout, |connection, _| {
                 if connection.login.is_anonymous() {

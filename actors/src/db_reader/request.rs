@@ -55,8 +55,8 @@ pub struct CountRequest {
 pub struct RoleRequest {
     /// Whose role.
     pub key: Pubkey,
-    /// The login's event.
-    pub id: EventId,
+    /// The login's event; `None`: a login of before is looked at again.
+    pub id: Option<EventId>,
     /// Who asked.
     pub from: Asker,
     /// The rooms on its way.
@@ -199,6 +199,8 @@ impl Waiter for RoleRequest {
     }
 
     fn shed(self: Box<Self>) {
-        self.from.do_send(LoginShed);
+        if self.id.is_some() {
+            self.from.do_send(LoginShed);
+        }
     }
 }

@@ -22,10 +22,14 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 /// Applies what is missing; tries up to `start_wait` where the server is not there yet.
 pub(super) fn migrate(server: &Server, start_wait: Duration) -> Result<(), StoreError> {
     let started = Instant::now();
+    let mut said: Option<Instant> = None;
     loop {
         match migrate_once(server) {
             Err(StoreError::Unavailable(why)) if started.elapsed() < start_wait => {
-                tracing::warn!(why, "the database is waited for");
+                if said.is_none_or(|said| said.elapsed() >= Duration::from_secs(1)) {
+                    tracing::warn!(why, "the database is waited for");
+                    said = Some(Instant::now());
+                }
                 thread::sleep(BETWEEN_ATTEMPTS);
             }
             done => return done,

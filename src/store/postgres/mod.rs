@@ -1,6 +1,6 @@
 //! The store on PostgreSQL, through diesel-async: no C library. Each reader and the writer owns
-//! one session ([`link`]); a session that failed is replaced on its next use. Several relays may
-//! share a database ([`origin`]), and history may be read from a replica ([`reader`]).
+//! one session (`link`); a session that failed is replaced on its next use. Several relays may
+//! share a database (`origin`), and history may be read from a replica (`reader`).
 //!
 //! Everything here blocks its caller, as the contracts say. The writer's work runs on a thread of
 //! its own beside the caller's, which may be inside a runtime where waiting is forbidden.
