@@ -1,13 +1,10 @@
 //! Starts the rooms, downstream first, and stops them in the other order.
 
 use std::{
-    fs::File,
-    io::{BufReader, BufWriter, Write},
     net::SocketAddr,
     num::NonZeroU64,
-    path::Path,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use actix::{Actor, Addr, Arbiter, SyncArbiter, System};
@@ -31,14 +28,13 @@ use buzz_actors::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
+    commands::{open_store, unix_now},
     config::{Config, Server},
-    export::{self, ExportError},
     flags,
     http::{
         admin::{self, Admin},
         public::{self, Public},
     },
-    import::{self, ImportOptions},
     shared_budget, store, telemetry,
 };
 
@@ -54,53 +50,6 @@ const SPARE_SOCKETS: usize = 1024;
 const FIRST_FLAGS: Duration = Duration::from_secs(5);
 /// The end does not wait longer for flag events to be delivered, even where their delivery hangs.
 const LAST_FLAGS: Duration = Duration::from_secs(2);
-
-fn unix_now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-pub(crate) fn open_store(config: &Config) -> Result<Arc<dyn EventStore>> {
-    open(&config.store())
-}
-
-/// For commands that only look: in a wrong directory, an empty database would be no answer.
-///
-/// # Errors
-/// When there is no database, or it can't be opened.
-pub(crate) fn open_existing_store(config: &Config) -> Result<Arc<dyn EventStore>> {
-    open_existing(&config.store())
-}
-
-fn open_existing(options: &store::Options) -> Result<Arc<dyn EventStore>> {
-    if let Some(path) = options.url.strip_prefix("sqlite://") {
-        anyhow::ensure!(
-            Path::new(path).exists(),
-            "database.url: {path}: no such file"
-        );
-    }
-    open(options)
-}
-
-fn open(options: &store::Options) -> Result<Arc<dyn EventStore>> {
-    let opened = store::open(options);
-    if store::is_postgres(&options.url) {
-        opened.context(NoServer)
-    } else {
-        opened.context("database.url")
-    }
-}
-
-/// A database server that can't be reached or used, which the setting names: like a wrong one.
-#[derive(Debug)]
-pub(crate) struct NoServer;
-
-impl std::fmt::Display for NoServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("database.url")
-    }
-}
 
 /// Runs the relay until SIGTERM or SIGINT.
 ///
@@ -376,76 +325,4 @@ async fn shut_down(
         tracing::warn!(%error, "feature flags: the last events were not delivered");
     }
     tracing::info!("relay is down");
-}
-
-/// Applies the migrations.
-///
-/// # Errors
-/// When the database can't be opened or migrated.
-pub fn migrate(config: &Config) -> Result<()> {
-    open_store(config)?;
-    let database = crate::config::mask_password(&config.database.url);
-    Ok(writeln!(std::io::stdout(), "{database}: up to date")?)
-}
-
-/// How long one page of an export may take.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// Rejected lines whose reason is shown; the rest is counted.
-const REASONS_SHOWN: u64 = 20;
-
-/// Stores the events of a JSON Lines file, or of standard input where it is `-`; prints a summary.
-///
-/// # Errors
-/// When the file can't be read or the database fails.
-pub fn import(config: &Config, file: &Path) -> Result<()> {
-    let store = open_store(config)?;
-    let settings = config.settings();
-    let mut options = ImportOptions {
-        limits: settings.limits,
-        now: unix_now(),
-        max_line_bytes: settings.max_frame_bytes,
-        size_bytes: None,
-        reasons_shown: REASONS_SHOWN,
-    };
-    let mut reasons = std::io::stderr();
-    let imported = if file == Path::new("-") {
-        import::import(std::io::stdin().lock(), &*store, &options, &mut reasons)
-    } else {
-        let opened = File::open(file).with_context(|| file.display().to_string())?;
-        options.size_bytes = opened.metadata().ok().map(|meta| meta.len());
-        import::import(BufReader::new(opened), &*store, &options, &mut reasons)
-    };
-    let imported = imported.with_context(|| file.display().to_string())?;
-    writeln!(std::io::stdout(), "{imported}")?;
-    let nothing = imported.accepted + imported.duplicate == 0 && imported.rejected > 0;
-    anyhow::ensure!(!nothing, "every line was rejected");
-    Ok(())
-}
-
-/// Writes stored events to standard output as JSON Lines.
-///
-/// # Errors
-/// When the filter is wrong, or the output or the database fails.
-pub fn export(config: &Config, filter: Option<&str>) -> Result<()> {
-    let filter = filter
-        .map(serde_json::from_str)
-        .transpose()
-        .context("--filter")?;
-    let options = store::Options {
-        // Nobody waits for a page of it.
-        statement_timeout: EXPORT_TIMEOUT,
-        ..config.store()
-    };
-    let store = open_existing(&options)?;
-    let mut output = BufWriter::new(std::io::stdout().lock());
-    match export::export(&*store, filter, unix_now(), &mut output) {
-        // Whoever reads has seen enough.
-        Err(ExportError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(error.into()),
-        Ok(count) => {
-            eprintln!("exported {count}");
-            Ok(())
-        }
-    }
 }

@@ -6,7 +6,7 @@ use buzz_actors::ports::Role;
 use buzz_protocol::nip19::{KeyError, parse_pubkey};
 use clap::{Parser, Subcommand};
 
-use crate::{app, config::Config, members};
+use crate::{app, commands, config::Config, members};
 
 /// A Nostr relay.
 #[derive(Debug, Parser)]
@@ -87,16 +87,16 @@ pub fn main() -> ExitCode {
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => app::serve(config),
         Command::CheckConfig => check_config(&config),
-        Command::Migrate => app::migrate(&config),
-        Command::Import { file } => app::import(&config, &file),
+        Command::Migrate => commands::migrate(&config),
+        Command::Import { file } => commands::import(&config, &file),
         Command::Member { action } => member(&config, action),
-        Command::Export { filter } => app::export(&config, filter.as_deref()),
+        Command::Export { filter } => commands::export(&config, filter.as_deref()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if error.is::<app::NoServer>() || error.is::<KeyError>() {
+            if error.is::<commands::NoServer>() || error.is::<KeyError>() {
                 ExitCode::from(BAD_CONFIG)
             } else {
                 ExitCode::FAILURE
@@ -111,15 +111,15 @@ fn member(config: &Config, action: MemberAction) -> anyhow::Result<()> {
     match action {
         MemberAction::Add { pubkey, role } => {
             let key = parse_pubkey(&pubkey)?;
-            members::add(&*app::open_store(config)?, &key, role, &mut output)
+            members::add(&*commands::open_store(config)?, &key, role, &mut output)
         }
         MemberAction::Remove { pubkey } => {
             let key = parse_pubkey(&pubkey)?;
-            members::remove(&*app::open_existing_store(config)?, &key, &mut output)
+            members::remove(&*commands::open_existing_store(config)?, &key, &mut output)
         }
         MemberAction::List { pubkey, role } => {
             let key = pubkey.as_deref().map(parse_pubkey).transpose()?;
-            let store = app::open_existing_store(config)?;
+            let store = commands::open_existing_store(config)?;
             members::list(&*store, key.as_ref(), role, &mut output)
         }
     }

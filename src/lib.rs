@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cli`] | arguments and subcommands |
+//! | [`commands`] | the subcommands that work on the database |
 //! | [`config`] | every setting once |
 //! | [`app`] | starts the rooms, downstream first; stops them in the other order |
 //! | [`flags`] | where feature flags come from |
@@ -17,6 +18,7 @@
 
 pub mod app;
 pub mod cli;
+pub mod commands;
 pub mod config;
 pub mod export;
 pub mod flags;
