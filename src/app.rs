@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use actix::{Actor, Addr, Arbiter, SyncArbiter, System};
+use actix::{Actor, Addr, Arbiter, MailboxError, SyncArbiter, System};
 use actix_web::{App, HttpServer, dev::ServerHandle, web::Data};
 use anyhow::{Context, Result};
 use buzz_actors::{
@@ -48,6 +48,10 @@ const CLOSING: Duration = Duration::from_secs(1);
 const SPARE_SOCKETS: usize = 1024;
 /// The start does not wait longer for a flag source that blocks; the caps are at their ceilings then.
 const FIRST_FLAGS: Duration = Duration::from_secs(5);
+/// The end does not wait longer for a database that takes no writes.
+const LAST_WRITES: Duration = Duration::from_secs(10);
+/// The end waits so many seconds for REST calls in work.
+const LAST_CALLS_SECS: u64 = 1;
 /// The end does not wait longer for flag events to be delivered, even where their delivery hangs.
 const LAST_FLAGS: Duration = Duration::from_secs(2);
 
@@ -228,6 +232,7 @@ fn start_public(
     })
     .on_connect(public::on_connect)
     .workers(cores())
+    .shutdown_timeout(LAST_CALLS_SECS)
     .max_connections(config.server.max_connections.saturating_add(SPARE_SOCKETS))
     .client_request_timeout(HANDSHAKE)
     .client_disconnect_timeout(CLOSING)
@@ -315,10 +320,15 @@ async fn shut_down(
     {
         tracing::error!("the roster is gone: sockets are closed all at once");
     }
-    if rooms.writer.send(Settle).await.is_err() {
-        tracing::error!("the writer is gone");
+    match rooms.writer.send(Settle).timeout(LAST_WRITES).await {
+        Ok(_) => {}
+        Err(MailboxError::Timeout) => tracing::error!(
+            "the database does not take the last events; they stay without an answer"
+        ),
+        Err(MailboxError::Closed) => tracing::error!("the writer is gone"),
     }
-    public.stop(false).await;
+    // REST calls in work get their answers, for as long as the server waits at its end.
+    public.stop(true).await;
     // On the refresher's thread, which is left behind where the source does not keep to its time.
     let within = LAST_FLAGS * 9 / 10;
     if let Err(error) = refresher.send(Flush { within }).timeout(LAST_FLAGS).await {

@@ -48,6 +48,8 @@ pub struct Roster {
     drained: Option<oneshot::Sender<()>>,
 }
 
+/// What the last close frames have to get out.
+const LAST_CLOSES: Duration = Duration::from_millis(300);
 /// How often a part of the connections is closed during a drain.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -124,8 +126,14 @@ impl Handler<Drain> for Roster {
         };
         closing.step(ctx);
         self.note_drained();
+        // Whoever still waits for an answer then is closed without it.
+        ctx.run_later(drain.over, |roster, _| {
+            for addr in roster.open.values() {
+                addr.do_send(Shutdown);
+            }
+        });
         Box::pin(async move {
-            let _ = tokio::time::timeout(drain.over, wait).await;
+            let _ = tokio::time::timeout(drain.over + LAST_CLOSES, wait).await;
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -214,6 +214,12 @@ async fn upgrade(
     connection::start(request, payload, opening)
 }
 
+/// An address as proxies write it, some with the client's port.
+fn forwarded_address(text: &str) -> Option<IpAddr> {
+    let with_port = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+    text.parse().ok().or_else(with_port)
+}
+
 /// The client's address: the peer's, or where that is a trusted proxy, the last address of
 /// `X-Forwarded-For` that is none. What stands before it may be made up by the client.
 fn client_address<'a>(
@@ -223,15 +229,16 @@ fn client_address<'a>(
 ) -> IpAddr {
     let is_trusted = |address: &IpAddr| trusted.iter().any(|range| range.contains(address));
     let lists: Vec<&str> = forwarded.collect();
-    let mut client = peer;
+    // An IPv6 listener sees IPv4 clients as `::ffff:…`, which no IPv4 range has in it.
+    let mut client = peer.to_canonical();
     for address in lists.iter().rev().flat_map(|list| list.rsplit(',')) {
         if !is_trusted(&client) {
             break;
         }
-        let Ok(address) = address.trim().parse() else {
+        let Some(address) = forwarded_address(address.trim()) else {
             break;
         };
-        client = address;
+        client = address.to_canonical();
     }
     client
 }
@@ -276,11 +283,16 @@ mod tests {
             (&proxy, &["1.2.3.4, 5.6.7.8, 10.0.0.9"], "5.6.7.8"),
             (&proxy, &["1.2.3.4", "5.6.7.8, 10.0.0.9"], "5.6.7.8"),
             (&proxy, &["1.2.3.4, nonsense, 10.0.0.9"], "10.0.0.9"),
+            (&proxy, &["5.6.7.8:1234, ::ffff:10.0.0.9"], "5.6.7.8"),
+            (&proxy, &["[2001:db8::1]:1234"], "2001:db8::1"),
             (&proxy, &[], "127.0.0.1"),
         ] {
-            let peer = "127.0.0.1".parse().unwrap();
-            let client = client_address(peer, headers.iter().copied(), trusted);
-            assert_eq!(client.to_string(), expected, "{headers:?}");
+            // As an IPv6 listener sees an IPv4 peer, too.
+            for peer in ["127.0.0.1", "::ffff:127.0.0.1"] {
+                let peer = peer.parse().unwrap();
+                let client = client_address(peer, headers.iter().copied(), trusted);
+                assert_eq!(client.to_string(), expected, "{headers:?}");
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ use actix_web::{
 };
 use buzz_actors::{
     call::{self, Call, Pages},
-    rooms::Rooms,
+    rooms::{Permits, Rooms},
 };
 use buzz_protocol::{Event, Filter, Refusal, client_frame, http_auth};
 use futures_util::{Stream, StreamExt, stream};
@@ -40,7 +40,10 @@ use serde_json::json;
 use self::answer::Failure;
 
 /// A body must be whole this long after its request's head.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
+const BODY_WITHIN: Duration = Duration::from_secs(10);
+/// Bodies on their way at once, over all clients; further requests are told to come again. What is
+/// signed is known behind the body only, so this and not the sender bounds what slow bodies hold.
+const BODIES: usize = 256;
 
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +87,7 @@ pub struct Rest {
     prefix: String,
     document: Bytes,
     draining: Arc<AtomicBool>,
+    bodies: Permits,
 }
 
 impl Rest {
@@ -102,6 +106,7 @@ impl Rest {
             base,
             rooms,
             draining,
+            bodies: Permits::new(BODIES),
         })
     }
 
@@ -134,7 +139,10 @@ impl Rest {
             _ => Err(Failure::Method(resource.methods())),
         };
         let response = answer.unwrap_or_else(|failure| {
-            if let Failure::Refused(refusal) | Failure::Messages(refusal) = &failure {
+            if let Failure::Refused(refusal)
+            | Failure::Messages(refusal)
+            | Failure::Address(refusal) = &failure
+            {
                 self.rooms.metrics.rejected_calls.count(refusal);
             }
             answer::log_refused(request.method(), resource.path(), peer, failure.reason());
@@ -153,8 +161,17 @@ impl Rest {
         if self.draining.load(Ordering::Acquire) {
             return Err(Failure::Restarting);
         }
+        // Whoever asks, and however it is signed: an address has the same bound as for sockets.
+        let _visit = match peer {
+            Some(peer) => self.rooms.admission.enter(peer).await,
+            None => return Err(Failure::Unreadable("invalid: no peer address".into())),
+        }
+        .map_err(|retry_in_secs| Failure::Address(Refusal::Quota { retry_in_secs }))?;
         let authorization = self.authorization(request, resource)?;
-        let bytes = body.read(self.rooms.settings.max_frame_bytes).await?;
+        let bytes = {
+            let _one = self.bodies.try_enter().ok_or(Refusal::TooManyRequests)?;
+            body.read(self.rooms.settings.max_frame_bytes).await?
+        };
         http_auth::check_payload(&authorization, &bytes)?;
         let permit = call::enter(&self.rooms)?;
         let call = Call::begin(&self.rooms, permit, authorization).await?;

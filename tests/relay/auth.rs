@@ -177,3 +177,20 @@ async fn where_login_is_required_a_socket_without_one_ends() {
     silent.closed().await;
     assert_eq!(logged_in.fetch(json!({})).await, []);
 }
+
+/// Kills: logins without end, each a signature and a look into the database that nobody pays for.
+#[tokio::test]
+async fn a_socket_has_a_bounded_number_of_logins() {
+    let relay = Relay::start().await;
+    let mut client = Client::connect(&relay).await;
+    let challenge = client.challenge().await;
+    let login = Author::new(1).login(&challenge, URL).sign();
+    for _ in 0..256 {
+        assert_eq!(client.log_in_with(&login).await, (true, String::new()));
+    }
+    let refused = "restricted: at most 256 logins on one connection".to_owned();
+    assert_eq!(client.log_in_with(&login).await, (false, refused));
+    client
+        .accept(&Author::new(1).note("still here").sign())
+        .await;
+}

@@ -312,3 +312,31 @@ async fn one_permit_and_many_impatient_clients_do_useful_reads_only() {
         "{together} reads together, {alone} alone"
     );
 }
+
+/// Kills: an end that waits for a database that takes no writes; a read in work that keeps its
+/// socket from its close frame.
+#[tokio::test]
+async fn a_relay_whose_database_is_stuck_ends_in_time_and_says_so() {
+    let settings = "server.drain = \"1s\"\nhistory.statement_timeout = \"60s\"";
+    let (mut relay, url) = relay(settings, &[]).await;
+    let lock = Lock::on(&url, "event");
+    let mut reading = Client::connect(&relay).await;
+    reading.send(json!(["REQ", "stuck", {}])).await;
+    let mut writing = Client::connect(&relay).await;
+    let note = Author::new(1).note("stuck").sign();
+    writing.send(json!(["EVENT", note])).await;
+    gate_shows(&relay, "in_flight", "history_reads", 1.0).await;
+    let begun = Instant::now();
+    relay.terminate();
+    for client in [&mut reading, &mut writing] {
+        let close = client.closed().await.expect("a close frame");
+        assert_eq!(u16::from(close.code), 1012);
+    }
+    assert_eq!(relay.ended().await.code(), Some(0));
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+    drop(lock);
+}

@@ -219,3 +219,52 @@ async fn a_client_that_does_not_read_holds_up_nobody() {
     let unsigned = post_with(&relay, "/count", "", "{}").await;
     assert_eq!(unsigned.status, 401);
 }
+
+/// Kills: bodies that are read however many there are; a place among them that is never given back;
+/// a refusal that does not say to come again.
+#[tokio::test]
+async fn slow_bodies_are_bounded_and_leave_sockets_alone() {
+    let relay = Relay::start().await;
+    let author = Author::new(1);
+    let mut slow = Vec::new();
+    for _ in 0..256 {
+        let header = authorization(&author, "/count", "{}");
+        let head = format!(
+            "POST /count HTTP/1.1\r\nHost: relay.test\r\nContent-Length: 2\r\n{header}\r\n{{"
+        );
+        let mut stream = TcpStream::connect(relay.addr).await.expect("a connection");
+        stream.write_all(head.as_bytes()).await.expect("a request");
+        slow.push(stream);
+    }
+    let refused = eventually("a body too many", async || {
+        let response = post(&relay, &author, "/count", "{}").await;
+        (response.status != 200).then_some(response)
+    });
+    let refused = refused.await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let note = author.note("sockets go on").sign();
+    Client::connect(&relay).await.accept(&note).await;
+    drop(slow);
+    eventually("an answer again", async || {
+        (post(&relay, &author, "/count", "{}").await.status == 200).then_some(())
+    })
+    .await;
+}
+
+/// Kills: calls of an address that are not counted before they are checked.
+#[tokio::test]
+async fn calls_of_an_address_are_bounded_whoever_signs_them() {
+    let relay = Relay::with("admission.handshakes_per_ip_per_min = 3").await;
+    for number in 0..3 {
+        let response = post(&relay, &Author::new(number), "/count", "{}").await;
+        assert_eq!(response.status, 200, "{}", response.body);
+    }
+    let response = post_with(&relay, "/count", "", "{}").await;
+    assert_eq!(response.status, 429, "{}", response.body);
+    assert_eq!(response.json()["limit_type"], "address");
+    let wait = response.json()["retry_after_secs"]
+        .as_u64()
+        .expect("seconds");
+    assert!((1..=60).contains(&wait), "{wait}");
+}

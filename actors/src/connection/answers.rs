@@ -69,7 +69,7 @@ pub struct FellBehind {
     pub token: u32,
 }
 
-/// The relay shuts down.
+/// The relay shuts down: what is in work is answered first. Said twice: at once.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Shutdown;
@@ -199,6 +199,11 @@ impl Handler<FellBehind> for Connection {
 impl Handler<Shutdown> for Connection {
     type Result = ();
     fn handle(&mut self, _: Shutdown, _: &mut Context) {
+        if self.leaving.is_some() {
+            // Told again: there is no more time for what is in work.
+            self.close(CloseCode::Restart, "relay_restarts");
+            self.outgoing.wake();
+        }
         self.leaving = Some((CloseCode::Restart, "relay_restarts"));
     }
 }

@@ -39,12 +39,20 @@ pub struct LoginShed;
 
 /// Keys that may log in on one socket.
 const MAX_KEYS: usize = 64;
+/// Logins of one socket that are checked: they are billed to nobody, and each costs a signature and
+/// a look into the database.
+const MAX_LOGINS: u32 = 256;
 
 impl Connection {
     pub(super) fn receive_login(&mut self, event: Box<Event>, ctx: &mut Context) {
         if let Err(refusal) = self.check_suspicion() {
             self.rooms.metrics.rejected_frames.count(&refusal);
             return self.cut_login("invalid_signatures");
+        }
+        self.login.attempts += 1;
+        if self.login.attempts > MAX_LOGINS {
+            let why = format!("at most {MAX_LOGINS} logins on one connection");
+            return self.refuse_login(&event.id, &Refusal::Restricted(why));
         }
         let relay_url = &self.rooms.settings.relay_url;
         let now = (self.rooms.clock)();

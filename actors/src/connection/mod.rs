@@ -128,6 +128,7 @@ struct Login {
     keys: Vec<(Pubkey, Option<Role>)>,
     /// A login is being checked; later frames wait for it.
     pending: bool,
+    attempts: u32,
 }
 
 impl Login {
@@ -165,6 +166,7 @@ impl Connection {
                 challenge,
                 keys: Vec::new(),
                 pending: false,
+                attempts: 0,
             },
             suspect_until: None,
             log_lines: LogLines::new(refusing::LINES, Instant::now()),

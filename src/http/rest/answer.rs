@@ -43,6 +43,8 @@ pub(super) enum Failure {
     Refused(Refusal),
     /// Its event is one message too many.
     Messages(Refusal),
+    /// Too many requests or connections come from its address.
+    Address(Refusal),
 }
 
 impl From<Refusal> for Failure {
@@ -55,7 +57,9 @@ impl Failure {
     /// For the log.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Refused(refusal) | Self::Messages(refusal) => refusal.reason(),
+            Self::Refused(refusal) | Self::Messages(refusal) | Self::Address(refusal) => {
+                refusal.reason()
+            }
             Self::Restarting => "restarting",
             _ => "invalid",
         }
@@ -75,7 +79,9 @@ impl Failure {
             Self::TooLarge(max) => format!("invalid: the body is larger than {max} bytes"),
             Self::Unreadable(why) => why.clone(),
             Self::Restarting => format!("error: the relay restarts; retry in {RESTART_SECS}s"),
-            Self::Refused(refusal) | Self::Messages(refusal) => refusal.to_string(),
+            Self::Refused(refusal) | Self::Messages(refusal) | Self::Address(refusal) => {
+                refusal.to_string()
+            }
         };
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, http_auth::SCHEME));
@@ -94,6 +100,7 @@ impl Failure {
     fn limit_type(&self) -> &'static str {
         match self {
             Self::Messages(_) => "messages",
+            Self::Address(_) => "address",
             _ => "api_calls",
         }
     }
@@ -113,7 +120,7 @@ impl Failure {
                     Some(RESTART_SECS),
                 );
             }
-            Self::Refused(refusal) | Self::Messages(refusal) => refusal,
+            Self::Refused(refusal) | Self::Messages(refusal) | Self::Address(refusal) => refusal,
         };
         match refusal {
             Refusal::Quota { retry_in_secs } => {
