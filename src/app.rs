@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     num::NonZeroU64,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use actix::{Actor, Addr, Arbiter, MailboxError, SyncArbiter, System};
@@ -50,7 +50,7 @@ const SPARE_SOCKETS: usize = 1024;
 const FIRST_FLAGS: Duration = Duration::from_secs(5);
 /// The end does not wait longer for a database that takes no writes.
 const LAST_WRITES: Duration = Duration::from_secs(10);
-/// The end waits so many seconds for REST calls in work.
+/// The end waits so many seconds for answers to REST calls to go out.
 const LAST_CALLS_SECS: u64 = 1;
 /// The end does not wait longer for flag events to be delivered, even where their delivery hangs.
 const LAST_FLAGS: Duration = Duration::from_secs(2);
@@ -310,6 +310,7 @@ async fn shut_down(
 ) {
     // New sockets are told 503; those that are open are closed one by one, what is in work answered.
     draining.store(true, Ordering::Release);
+    let began = Instant::now();
     if rooms
         .roster
         .send(Drain {
@@ -320,6 +321,14 @@ async fn shut_down(
     {
         tracing::error!("the roster is gone: sockets are closed all at once");
     }
+    // The sockets are closed: what is still in work are REST calls.
+    let left = config.server.drain.saturating_sub(began.elapsed());
+    if actix_web::rt::time::timeout(left, rooms.handlers.all_back())
+        .await
+        .is_err()
+    {
+        tracing::warn!("calls are in work at the end; they get no answer");
+    }
     match rooms.writer.send(Settle).timeout(LAST_WRITES).await {
         Ok(_) => {}
         Err(MailboxError::Timeout) => tracing::error!(
@@ -327,7 +336,7 @@ async fn shut_down(
         ),
         Err(MailboxError::Closed) => tracing::error!("the writer is gone"),
     }
-    // REST calls in work get their answers, for as long as the server waits at its end.
+    // The answers go out, for as long as the server waits at its end.
     public.stop(true).await;
     // On the refresher's thread, which is left behind where the source does not keep to its time.
     let within = LAST_FLAGS * 9 / 10;

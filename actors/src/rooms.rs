@@ -104,19 +104,26 @@ impl Committed {
 /// A number of permits, for frames in work or open sockets. A permit travels with its frame and is
 /// released by its drop, also when the connection is gone before the work is done.
 #[derive(Debug, Clone)]
-pub struct Permits(Arc<Semaphore>);
+pub struct Permits(Arc<Semaphore>, u32);
 
 impl Permits {
     /// So many at once.
     pub fn new(permits: usize) -> Self {
-        Self(Arc::new(Semaphore::new(
-            permits.min(Semaphore::MAX_PERMITS),
-        )))
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
+        let most = usize::try_from(permits).unwrap_or(usize::MAX);
+        let semaphore = Semaphore::new(most.min(Semaphore::MAX_PERMITS));
+        Self(Arc::new(semaphore), permits)
     }
 
     /// One of them, if it is free.
     pub fn try_enter(&self) -> Option<Permit> {
         Arc::clone(&self.0).try_acquire_owned().ok().map(Permit)
+    }
+
+    /// Waits until all of them are back. Nobody gets one meanwhile.
+    pub async fn all_back(&self) {
+        // Fails where they are closed, which they never are.
+        drop(self.0.acquire_many(self.1).await);
     }
 
     /// One of them, once it is free; `None` never, but where they are closed.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     cluster,
-    support::{Author, Client, Relay, eventually, relay::URL},
+    support::{Author, Client, Relay, eventually, relay::URL, rest},
 };
 
 const HISTORY: &str = "buzz.relay.concurrency.history-reads";
@@ -339,4 +339,23 @@ async fn a_relay_whose_database_is_stuck_ends_in_time_and_says_so() {
         begun.elapsed()
     );
     drop(lock);
+}
+
+/// Kills: an end that cuts REST calls in work while there is time for them.
+#[tokio::test]
+async fn a_call_in_work_at_the_end_is_answered() {
+    let settings = "server.drain = \"10s\"\nhistory.statement_timeout = \"60s\"";
+    let (mut relay, url) = relay(settings, &[]).await;
+    let lock = Lock::on(&url, "event");
+    let author = Author::new(1);
+    let query = rest::post(&relay, &author, "/query", "{}");
+    let ending = async {
+        gate_shows(&relay, "in_flight", "history_reads", 1.0).await;
+        relay.terminate();
+        relay.log.line_with(&["shutting down"]).await;
+        drop(lock);
+    };
+    let (answer, ()) = futures_util::future::join(query, ending).await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, "[]"));
+    assert_eq!(relay.ended().await.code(), Some(0));
 }
