@@ -121,15 +121,6 @@ pub struct Call {
     permit: Permit,
 }
 
-/// A place among the requests in work.
-///
-/// # Errors
-/// `rate-limited: …` where there is none.
-pub fn enter(rooms: &Rooms) -> Result<Permit, Refusal> {
-    let permit = rooms.handlers.try_enter();
-    permit.ok_or(Refusal::TooManyRequests)
-}
-
 /// The role of the key that signed the authorization `id`, as at a socket's login.
 async fn find_role(rooms: &Arc<Rooms>, key: Pubkey, id: EventId) -> Result<Option<Role>, Refusal> {
     let (from, answers) = Answers::expect();
@@ -178,9 +169,7 @@ impl Call {
         let first_use = rooms.replay.send(FirstUse { id, created_at }).await;
         first_use.unwrap_or_else(|_| Err(Refusal::Error("the relay could not answer".into())))?;
         let role = find_role(rooms, key, id).await?;
-        if role.is_none() && rooms.settings.members_only {
-            return Err(Refusal::Restricted("not a member of this relay".into()));
-        }
+        rules::check_role(rooms.settings.members_only, role)?;
         let (principal, party) = (Principal::Key(key), Party::from(role));
         rooms.admission.admit_api_call(principal, party).await?;
         Ok(Self {

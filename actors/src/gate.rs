@@ -333,14 +333,13 @@ impl Handler<SetLimit> for Gate {
         }
         let new = self.limit();
         let (gate, source) = (self.name, set.source);
-        match (old, new) {
-            _ if new == old => {}
-            // 0 is no limit. On purpose or by a mistyped value: somebody should see it.
-            (1.., 0) => tracing::warn!(gate, old, new, source, "cap changed: loosened"),
-            (1.., _) if new > old => {
-                tracing::warn!(gate, old, new, source, "cap changed: loosened");
-            }
-            _ => tracing::info!(gate, old, new, source, "cap changed"),
+        // 0 is no limit.
+        let loosened = old > 0 && (new == 0 || new > old);
+        if loosened {
+            // On purpose or by a mistyped value: somebody should see it.
+            tracing::warn!(gate, old, new, source, "cap changed: loosened");
+        } else if new != old {
+            tracing::info!(gate, old, new, source, "cap changed");
         }
         self.settle();
     }

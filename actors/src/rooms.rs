@@ -10,7 +10,7 @@ use std::{
 };
 
 use actix::Addr;
-use buzz_protocol::{Filter, Limits};
+use buzz_protocol::{Filter, Limits, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
@@ -78,6 +78,14 @@ pub struct Rooms {
 }
 
 impl Rooms {
+    /// A place among the frames and calls in work.
+    ///
+    /// # Errors
+    /// `rate-limited: …` where there is none.
+    pub fn enter(&self) -> Result<Permit, Refusal> {
+        self.handlers.try_enter().ok_or(Refusal::TooManyRequests)
+    }
+
     /// A query for what is stored and committed now.
     pub fn query(&self, filters: Vec<Filter>) -> Query {
         let committed = self.committed.get();

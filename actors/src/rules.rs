@@ -3,6 +3,8 @@
 
 use buzz_protocol::{Event, Filter, Limits, Refusal, kind};
 
+use crate::ports::Role;
+
 /// Whom an event comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
@@ -45,6 +47,17 @@ pub fn check_event(
         return Err(Refusal::Restricted(
             "the reposted event is protected".into(),
         ));
+    }
+    Ok(())
+}
+
+/// Checks whether somebody of that role may come in.
+///
+/// # Errors
+/// `restricted: …` for who is no member, where only members may.
+pub fn check_role(members_only: bool, role: Option<Role>) -> Result<(), Refusal> {
+    if members_only && role.is_none() {
+        return Err(Refusal::Restricted("not a member of this relay".into()));
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ use actix_web::{
     web::{Bytes, BytesMut, Payload},
 };
 use buzz_actors::{
-    call::{self, Call, Pages},
+    call::{Call, Pages},
     rooms::{Permits, Rooms},
 };
 use buzz_protocol::{Event, Filter, Refusal, client_frame, http_auth};
@@ -37,7 +37,7 @@ use futures_util::{Stream, StreamExt, stream};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use self::answer::Failure;
+use self::answer::{Failure, LimitType};
 
 /// A body must be whole this long after its request's head.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
@@ -139,10 +139,7 @@ impl Rest {
             _ => Err(Failure::Method(resource.methods())),
         };
         let response = answer.unwrap_or_else(|failure| {
-            if let Failure::Refused(refusal)
-            | Failure::Messages(refusal)
-            | Failure::Address(refusal) = &failure
-            {
+            if let Failure::Refused(refusal, _) = &failure {
                 self.rooms.metrics.rejected_calls.count(refusal);
             }
             answer::log_refused(request.method(), resource.path(), peer, failure.reason());
@@ -166,25 +163,25 @@ impl Rest {
             Some(peer) => self.rooms.admission.enter(peer).await,
             None => return Err(Failure::Unreadable("invalid: no peer address".into())),
         }
-        .map_err(|retry_in_secs| Failure::Address(Refusal::Quota { retry_in_secs }))?;
+        .map_err(|retry_in_secs| {
+            Failure::Refused(Refusal::Quota { retry_in_secs }, LimitType::Address)
+        })?;
         let authorization = self.authorization(request, resource)?;
         let bytes = {
             let _one = self.bodies.try_enter().ok_or(Refusal::TooManyRequests)?;
             body.read(self.rooms.settings.max_frame_bytes).await?
         };
         http_auth::check_payload(&authorization, &bytes)?;
-        let permit = call::enter(&self.rooms)?;
+        let permit = self.rooms.enter()?;
         let call = Call::begin(&self.rooms, permit, authorization).await?;
         match resource {
             Resource::Events => {
                 let event: Event = parse(&bytes)?;
                 let id = event.id;
                 let verdict = call.publish(event).await;
-                let verdict = verdict.map_err(|refusal| match refusal {
-                    // The call itself is paid for by now.
-                    Refusal::Quota { .. } => Failure::Messages(refusal),
-                    other => Failure::Refused(other),
-                })?;
+                // The call itself is paid for by now.
+                let verdict =
+                    verdict.map_err(|refusal| Failure::Refused(refusal, LimitType::Messages))?;
                 if let Err(refusal) = &verdict {
                     let (method, reason) = (request.method(), refusal.reason());
                     answer::log_refused(method, resource.path(), peer, reason);
@@ -254,7 +251,7 @@ impl Body {
         if self.announced.is_some_and(|length| length > max) {
             return Err(Failure::TooLarge(max));
         }
-        let invalid = |why: &str| Failure::Refused(Refusal::Invalid(why.into()));
+        let invalid = |why: &str| Failure::from(Refusal::Invalid(why.into()));
         let read = async {
             let mut bytes = BytesMut::new();
             while let Some(part) = self.payload.next().await {

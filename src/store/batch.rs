@@ -380,8 +380,17 @@ impl Plan<'_> {
         self.rows.is_empty() && self.removed.is_empty()
     }
 
+    /// A plan that does nothing but remove these rows and all that leads to them.
+    pub(crate) fn removing(rows: &[StoredRow]) -> Result<Self, BrokenRow> {
+        let mut plan = Self::default();
+        for row in rows {
+            plan.remove(row, &mut Vec::new())?;
+        }
+        Ok(plan)
+    }
+
     /// Adds the removal of a row and of all that leads to it.
-    pub(crate) fn remove(&mut self, row: &StoredRow, keys: &mut Vec<i64>) -> Result<(), BrokenRow> {
+    fn remove(&mut self, row: &StoredRow, keys: &mut Vec<i64>) -> Result<(), BrokenRow> {
         keys::of_event(&parse(row)?, keys);
         let entries = keys.iter().map(|key| (*key, row.position));
         self.removed_entries.extend(entries);

@@ -5,6 +5,7 @@
 //! | `position` | the order of events, as one integer: row key and time index |
 //! | `keys` | everything else events are found by, as 64-bit integers |
 //! | `batch` | what a batch of events does to the store (pure) |
+//! | `columns` | what is made of a row of either database |
 //! | `lookup` | what a batch must read of the store (pure) |
 //! | `plan` | which index entries answer a filter (pure) |
 //! | `check` | whether a stored event matches a filter (pure) |
@@ -14,6 +15,7 @@
 
 mod batch;
 mod check;
+mod columns;
 mod keys;
 mod lookup;
 mod plan;

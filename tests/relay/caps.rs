@@ -53,11 +53,15 @@ impl Drop for Lock {
     }
 }
 
-fn flags(relay: &Relay, values: &[(&str, i64)]) {
-    let text: String = values
-        .iter()
+fn flags_text(values: &[(&str, i64)]) -> String {
+    let lines = values.iter();
+    lines
         .map(|(key, value)| format!("\"{key}\" = {value}\n"))
-        .collect();
+        .collect()
+}
+
+fn flags(relay: &Relay, values: &[(&str, i64)]) {
+    let text = flags_text(values);
     // As an operator's tools do it: the file is there as a whole or not at all.
     let new = relay.dir().join("flags.new");
     std::fs::write(&new, text).expect("a file");
@@ -84,10 +88,7 @@ async fn relay(settings: &str, values: &[(&str, i64)]) -> (Relay, String) {
          feature_flags.file = \"flags.toml\"\nfeature_flags.refresh = \"1s\"\n{settings}"
     );
     let dir = Relay::prepare(&settings);
-    let text: String = values
-        .iter()
-        .map(|(key, value)| format!("\"{key}\" = {value}\n"))
-        .collect();
+    let text = flags_text(values);
     std::fs::write(dir.path().join("flags.toml"), text).expect("a file");
     (Relay::in_dir(dir, |_| {}).await, url)
 }

@@ -8,7 +8,7 @@ use actix_http::ws::CloseCode;
 use buzz_protocol::{Event, EventId, Pubkey, Refusal, auth};
 
 use super::{Connection, Context};
-use crate::{db_reader::request::RoleRequest, ports::Role, verifier::VerifyLogin};
+use crate::{db_reader::request::RoleRequest, ports::Role, rules, verifier::VerifyLogin};
 
 /// A login's signature was checked.
 #[derive(Message)]
@@ -119,9 +119,7 @@ impl Connection {
 
     /// Whether `key` may log in with that role.
     fn check_key(&self, key: &Pubkey, role: Option<Role>) -> Result<(), Refusal> {
-        if role.is_none() && self.rooms.settings.members_only {
-            return Err(Refusal::Restricted("not a member of this relay".into()));
-        }
+        rules::check_role(self.rooms.settings.members_only, role)?;
         if self.login.keys.len() >= MAX_KEYS && !self.login.has(key) {
             let why = format!("at most {MAX_KEYS} keys may log in on one connection");
             return Err(Refusal::Restricted(why));

@@ -96,7 +96,7 @@ impl Connection {
         };
         let limits = &self.rooms.settings.limits;
         rules::check_event(limits, event, sender, (self.rooms.clock)())?;
-        self.enter()
+        self.rooms.enter()
     }
 
     /// Sends the events that came in to the verifier, unless a batch is there.
@@ -167,14 +167,14 @@ impl Connection {
             let why = format!("too many open subscriptions: at most {limit}");
             return Err(Refusal::Invalid(why));
         }
-        self.enter()
+        self.rooms.enter()
     }
 
     fn receive_count(&mut self, name: String, filters: Vec<Filter>, span: Span, ctx: &mut Context) {
         span.record("verb", "COUNT");
         match self
             .check_query(&name, &filters)
-            .and_then(|()| self.enter())
+            .and_then(|()| self.rooms.enter())
         {
             Ok(permit) => {
                 let query = self.begin_query(filters);
@@ -215,7 +215,7 @@ impl Connection {
         };
         let Some(query) = rest.take() else { return };
         let (token, prefix) = (subscription.token, subscription.prefix.clone());
-        match self.enter() {
+        match self.rooms.enter() {
             Ok(permit) => self.read_page(token, prefix, query, permit, Span::none(), ctx),
             Err(refusal) => {
                 if let Some(ended) = self.end_subscription(token) {
@@ -230,10 +230,5 @@ impl Connection {
             return Err(Refusal::AuthRequired("log in first".into()));
         }
         Ok(())
-    }
-
-    fn enter(&self) -> Result<Permit, Refusal> {
-        let permit = self.rooms.handlers.try_enter();
-        permit.ok_or(Refusal::TooManyRequests)
     }
 }

@@ -23,17 +23,7 @@ pub fn check_login(
             event.kind
         ));
     }
-    let skew = event.created_at.abs_diff(now);
-    if skew > MAX_CLOCK_SKEW_SECS {
-        let side = if event.created_at < now {
-            "behind"
-        } else {
-            "ahead of"
-        };
-        return invalid(format!(
-            "created_at is {skew} s {side} the relay's clock; at most {MAX_CLOCK_SKEW_SECS} s are accepted"
-        ));
-    }
+    check_clock(event, now, MAX_CLOCK_SKEW_SECS).map_err(Refusal::Invalid)?;
     if event.tag_values("challenge").next() != Some(challenge) {
         return invalid("the challenge tag does not hold this connection's challenge".into());
     }
@@ -42,6 +32,23 @@ pub fn check_login(
         return invalid(format!("the relay tag must name {relay_url}"));
     }
     Ok(())
+}
+
+/// Checks that `created_at` is within `max_secs` of now, either side: for what proves who somebody
+/// is, here and over HTTP.
+pub(crate) fn check_clock(event: &Event, now: u64, max_secs: u64) -> Result<(), String> {
+    let skew = event.created_at.abs_diff(now);
+    if skew <= max_secs {
+        return Ok(());
+    }
+    let side = if event.created_at < now {
+        "behind"
+    } else {
+        "ahead of"
+    };
+    Err(format!(
+        "created_at is {skew} s {side} the relay's clock; at most {max_secs} s are accepted"
+    ))
 }
 
 /// Host, port and path of a relay's URL; the scheme does not count, nor does its default port.

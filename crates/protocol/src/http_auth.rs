@@ -8,7 +8,7 @@ use base64::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::{Event, Refusal, Tag, UnsignedEvent, hex::push_hex, kind, url::Url};
+use crate::{Event, Refusal, Tag, UnsignedEvent, auth::check_clock, hex::push_hex, kind, url::Url};
 
 /// How far an authorization's `created_at` may be off, in seconds (NIP-98: "60 seconds").
 pub const MAX_CLOCK_SKEW_SECS: u64 = 60;
@@ -62,17 +62,7 @@ pub fn check_request(event: &Event, request: Request<'_>, now: u64) -> Result<()
             event.kind
         ));
     }
-    let skew = event.created_at.abs_diff(now);
-    if skew > MAX_CLOCK_SKEW_SECS {
-        let side = if event.created_at < now {
-            "behind"
-        } else {
-            "ahead of"
-        };
-        return refuse(format!(
-            "created_at is {skew} s {side} the relay's clock; at most {MAX_CLOCK_SKEW_SECS} s are accepted"
-        ));
-    }
+    check_clock(event, now, MAX_CLOCK_SKEW_SECS).map_err(refusal)?;
     let named = only_value(event, "u")?.and_then(Url::parse);
     if named.is_none() || named != Url::parse(request.url) {
         return refuse(format!("the u tag must name {}", request.url));

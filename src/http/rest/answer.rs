@@ -39,17 +39,34 @@ pub(super) enum Failure {
     Unreadable(String),
     /// The relay shuts down.
     Restarting,
-    /// It was refused.
-    Refused(Refusal),
-    /// Its event is one message too many.
-    Messages(Refusal),
-    /// Too many requests or connections come from its address.
-    Address(Refusal),
+    /// It was refused; by which limit, where it is a quota.
+    Refused(Refusal, LimitType),
+}
+
+/// What a quota counts, as 429 names it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LimitType {
+    /// REST requests of a key.
+    ApiCalls,
+    /// Stored events of a key.
+    Messages,
+    /// Requests and connections of an address.
+    Address,
+}
+
+impl LimitType {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ApiCalls => "api_calls",
+            Self::Messages => "messages",
+            Self::Address => "address",
+        }
+    }
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+        Self::Refused(refusal, LimitType::ApiCalls)
     }
 }
 
@@ -57,9 +74,7 @@ impl Failure {
     /// For the log.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Refused(refusal) | Self::Messages(refusal) | Self::Address(refusal) => {
-                refusal.reason()
-            }
+            Self::Refused(refusal, _) => refusal.reason(),
             Self::Restarting => "restarting",
             _ => "invalid",
         }
@@ -79,30 +94,20 @@ impl Failure {
             Self::TooLarge(max) => format!("invalid: the body is larger than {max} bytes"),
             Self::Unreadable(why) => why.clone(),
             Self::Restarting => format!("error: the relay restarts; retry in {RESTART_SECS}s"),
-            Self::Refused(refusal) | Self::Messages(refusal) | Self::Address(refusal) => {
-                refusal.to_string()
-            }
+            Self::Refused(refusal, _) => refusal.to_string(),
         };
         if status == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, http_auth::SCHEME));
         }
-        let json = match retry_secs {
-            Some(secs) if status == StatusCode::TOO_MANY_REQUESTS => json!({
-                "error": error, "limit_type": self.limit_type(), "retry_after_secs": secs,
+        let json = match (self, retry_secs) {
+            (Self::Refused(Refusal::Quota { .. }, limit), Some(secs)) => json!({
+                "error": error, "limit_type": limit.name(), "retry_after_secs": secs,
             }),
             _ => json!({"error": error, "message": message}),
         };
         response
             .content_type("application/json")
             .body(json.to_string())
-    }
-
-    fn limit_type(&self) -> &'static str {
-        match self {
-            Self::Messages(_) => "messages",
-            Self::Address(_) => "address",
-            _ => "api_calls",
-        }
     }
 
     /// Status, the name of the error, and the seconds to wait where it may be tried again.
@@ -120,7 +125,7 @@ impl Failure {
                     Some(RESTART_SECS),
                 );
             }
-            Self::Refused(refusal) | Self::Messages(refusal) | Self::Address(refusal) => refusal,
+            Self::Refused(refusal, _) => refusal,
         };
         match refusal {
             Refusal::Quota { retry_in_secs } => {

@@ -8,10 +8,12 @@ use buzz_protocol::Pubkey;
 use super::{
     Error,
     link::Link,
-    statement::{AddMember, AllMembers, RemoveMember, RoleOf, Row, Statement, Value::Text},
+    statement::{AddMember, AllMembers, RemoveMember, RoleOf, Statement, Value::Text},
 };
 
 /// Within a transaction that writes.
+use crate::store::columns::{Columns, member};
+
 pub(super) fn set_role(
     link: &mut Link,
     key: &Pubkey,
@@ -41,10 +43,6 @@ pub(super) fn role(link: &mut Link, key: &Pubkey) -> Result<Option<Role>, Error>
 
 pub(super) fn members(link: &mut Link) -> Result<Vec<(Pubkey, Role)>, Error> {
     let mut members = Vec::new();
-    let member = |row: &Row| {
-        let key = row.text(0, |key| Pubkey::from_hex(key).ok())?;
-        Some((key, row.text(1, Role::from_name)?))
-    };
     link.for_each(Statement::<AllMembers>::new(vec![]), |row| {
         members.push(member(row));
         ControlFlow::Continue(())

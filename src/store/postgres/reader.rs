@@ -26,7 +26,10 @@ use super::{
         WalkKey, WalkTime,
     },
 };
-use crate::store::read::{self, Row, Tables};
+use crate::store::{
+    columns::{Columns, offer},
+    read::{self, Row, Tables},
+};
 
 /// About what one page of history takes, so that little more is read than is sent.
 const PAGE_BYTES: usize = 80 * 1024;
@@ -110,12 +113,7 @@ impl StoreReader for PostgresReader {
     }
 
     fn count(&mut self, query: &Query) -> Result<u64, StoreError> {
-        let mut count = 0;
-        self.read(&mut read::counting(query), &mut |_| {
-            count += 1;
-            ControlFlow::Continue(())
-        })?;
-        Ok(count)
+        read::count(self, query)
     }
 
     fn role(&mut self, key: &Pubkey) -> Result<Option<Role>, StoreError> {
@@ -177,25 +175,6 @@ impl Replica {
         };
         done
     }
-}
-
-/// Passes a row on in place.
-fn offer(
-    row: &statement::Row,
-    take: &mut impl FnMut(&Row<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    let (Some(position), Some(batch)) = (row.int(0), row.int(1)) else {
-        return ControlFlow::Continue(());
-    };
-    let expires_at = row.int(2);
-    row.text(3, |json| {
-        take(&Row {
-            position,
-            batch,
-            expires_at,
-            json,
-        })
-    })
 }
 
 fn as_int(number: usize) -> i64 {

@@ -13,6 +13,8 @@ use diesel::{
 };
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 
+use crate::store::columns::Columns;
+
 /// A statement's text. `?` stands for a value.
 pub(super) trait Shape: 'static {
     const TEXT: &'static str;
@@ -84,16 +86,14 @@ pub(super) struct Row(pub(super) DriverRow);
 
 type DriverRow = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
 
-impl Row {
-    /// A BIGINT; `None` where the column is null.
-    pub(super) fn int(&self, column: usize) -> Option<i64> {
+impl Columns for Row {
+    fn int(&self, column: usize) -> Option<i64> {
         let field = self.0.get(column)?;
         let value = field.value()?;
         Some(i64::from_be_bytes(value.as_bytes().try_into().ok()?))
     }
 
-    /// Passes a text column on; an empty text where it is null.
-    pub(super) fn text<T>(&self, column: usize, take: impl FnOnce(&str) -> T) -> T {
+    fn text<T>(&self, column: usize, take: impl FnOnce(&str) -> T) -> T {
         let field = self.0.get(column);
         let value = field.as_ref().and_then(Field::value);
         let text = value

@@ -25,13 +25,14 @@ use super::{
     origin::{self, Origin},
     statement::{
         AtPositions, ClaimOrigin, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch,
-        LockWrites, OfKeys, RemoveEntries, RemoveEvents, Row, SetLastBatch, Statement,
+        LockWrites, OfKeys, RemoveEntries, RemoveEvents, SetLastBatch, Statement,
         Value::{Int, Ints, MaybeInts, Texts},
     },
 };
 use crate::store::{
     Durability,
     batch::{self, Incoming, Lookup, Plan, StoredRow},
+    columns::{Columns, essence_row, stored_row},
     lookup,
 };
 
@@ -127,9 +128,8 @@ impl PostgresWriter {
 
 impl Batch<'_> {
     fn attempt(&mut self, link: &mut Link) -> Result<Vec<Outcome>, Error> {
-        link.begin_write()?;
         // Also waits until a broken session's transaction has ended, one way or the other.
-        link.execute(Statement::<LockWrites>::new(vec![]))?;
+        begin(link)?;
         if let Some(outcomes) = &self.in_doubt {
             let mut committed = false;
             let last = Statement::<LastBatch>::new(vec![Int(self.origin)]);
@@ -211,14 +211,20 @@ impl StoreWriter for PostgresWriter {
     fn set_role(&mut self, key: &Pubkey, role: Option<Role>) -> Result<Option<Role>, StoreError> {
         apart(|| {
             self.held.with(|link| {
-                link.begin_write()?;
-                link.execute(Statement::<LockWrites>::new(vec![]))?;
+                begin(link)?;
                 let before = members::set_role(link, key, role)?;
                 link.commit()?;
                 Ok(before)
             })
         })
     }
+}
+
+/// Begins a transaction that has the lock over all relays.
+fn begin(link: &mut Link) -> Result<(), Error> {
+    link.begin_write()?;
+    link.execute(Statement::<LockWrites>::new(vec![]))?;
+    Ok(())
 }
 
 /// A new origin for this process.
@@ -234,8 +240,7 @@ fn claim(held: &mut Held) -> Result<i64, StoreError> {
 }
 
 fn purge(link: &mut Link, now: i64, max: i64) -> Result<usize, Error> {
-    link.begin_write()?;
-    link.execute(Statement::<LockWrites>::new(vec![]))?;
+    begin(link)?;
     let mut rows = Vec::new();
     link.for_each(Statement::<Expired>::new(vec![Int(now), Int(max)]), |row| {
         rows.push(stored_row(row));
@@ -245,22 +250,9 @@ fn purge(link: &mut Link, now: i64, max: i64) -> Result<usize, Error> {
         link.roll_back()?;
         return Ok(0);
     }
-    let mut plan = Plan::default();
-    for row in &rows {
-        plan.remove(row, &mut Vec::new())?;
-    }
-    carry_out(link, &plan)?;
+    carry_out(link, &Plan::removing(&rows)?)?;
     link.commit()?;
     Ok(rows.len())
-}
-
-fn stored_row(row: &Row) -> StoredRow {
-    StoredRow {
-        position: row.int(0).unwrap_or_default(),
-        batch: row.int(1).unwrap_or_default(),
-        expires_at: row.int(2),
-        json: row.text(3, str::to_owned),
-    }
 }
 
 fn look_up(link: &mut Link, lookup: &Lookup) -> Result<Vec<StoredRow>, Error> {
@@ -287,14 +279,7 @@ fn look_up(link: &mut Link, lookup: &Lookup) -> Result<Vec<StoredRow>, Error> {
         link.for_each(
             Statement::<AtPositions>::new(vec![Ints(positions)]),
             |row| {
-                if let Some(json) = row.text(3, |json| lookup::essence(json, &lookup.authors)) {
-                    rows.push(StoredRow {
-                        position: row.int(0).unwrap_or_default(),
-                        batch: row.int(1).unwrap_or_default(),
-                        expires_at: row.int(2),
-                        json,
-                    });
-                }
+                rows.extend(essence_row(row, &lookup.authors));
                 ControlFlow::Continue(())
             },
         )?;

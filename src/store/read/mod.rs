@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use buzz_actors::ports::{Progress, Query, StoreError};
+use buzz_actors::ports::{Progress, Query, StoreError, StoreReader};
 
 use super::{
     batch::is_expired,
@@ -112,14 +112,19 @@ pub(crate) fn answer<T: Tables>(
     }
 }
 
-/// The query that counts what `query` matches: from the start, without limits.
-pub(crate) fn counting(query: &Query) -> Query {
+/// Counts what `query` matches: from the start, without limits.
+pub(crate) fn count(reader: &mut dyn StoreReader, query: &Query) -> Result<u64, StoreError> {
     let mut all = query.clone();
     all.before = None;
     for (_, limit) in &mut all.filters {
         *limit = u64::MAX;
     }
-    all
+    let mut count = 0;
+    reader.read(&mut all, &mut |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
 }
 
 /// One call's way through the events.

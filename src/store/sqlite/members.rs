@@ -8,8 +8,9 @@ use diesel::{QueryResult, SqliteConnection};
 
 use super::{
     Error,
-    statement::{AddMember, AllMembers, RemoveMember, RoleOf, Row, Statement, Value::Text},
+    statement::{AddMember, AllMembers, RemoveMember, RoleOf, Statement, Value::Text},
 };
+use crate::store::columns::{Columns, member};
 
 pub(super) fn set_role(
     connection: &mut SqliteConnection,
@@ -39,10 +40,6 @@ pub(super) fn role(connection: &mut SqliteConnection, key: &Pubkey) -> QueryResu
 
 pub(super) fn members(connection: &mut SqliteConnection) -> Result<Vec<(Pubkey, Role)>, Error> {
     let mut members = Vec::new();
-    let member = |row: &Row<'_, '_>| {
-        let key = row.text(0, |key| Pubkey::from_hex(key).ok())?;
-        Some((key, row.text(1, Role::from_name)?))
-    };
     Statement::<AllMembers, 0>::new(vec![]).for_each(connection, |row| {
         members.push(member(row));
         ControlFlow::Continue(())

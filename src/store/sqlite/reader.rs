@@ -17,7 +17,10 @@ use super::{
         Statement, Value::Int, WalkKey, WalkTime, list,
     },
 };
-use crate::store::read::{self, Row, Tables};
+use crate::store::{
+    columns::{Columns, offer},
+    read::{self, Row, Tables},
+};
 
 pub(super) struct SqliteReader {
     held: Held,
@@ -45,12 +48,7 @@ impl StoreReader for SqliteReader {
     }
 
     fn count(&mut self, query: &Query) -> Result<u64, StoreError> {
-        let mut count = 0;
-        self.read(&mut read::counting(query), &mut |_| {
-            count += 1;
-            ControlFlow::Continue(())
-        })?;
-        Ok(count)
+        read::count(self, query)
     }
 
     fn role(&mut self, key: &Pubkey) -> Result<Option<Role>, StoreError> {
@@ -68,25 +66,6 @@ impl StoreReader for SqliteReader {
             Ok(ping.for_each(connection, |_| ControlFlow::Continue(()))?)
         })
     }
-}
-
-/// Passes a row on in place.
-fn offer(
-    row: &statement::Row<'_, '_>,
-    take: &mut impl FnMut(&Row<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    let (Some(position), Some(batch)) = (row.int(0), row.int(1)) else {
-        return ControlFlow::Continue(());
-    };
-    let expires_at = row.int(2);
-    row.text(3, |json| {
-        take(&Row {
-            position,
-            batch,
-            expires_at,
-            json,
-        })
-    })
 }
 
 impl Tables for SqliteConnection {

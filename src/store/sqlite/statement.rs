@@ -12,6 +12,8 @@ use diesel::{
     sqlite::Sqlite,
 };
 
+use crate::store::columns::Columns;
+
 /// The parts of a statement's text. `?` stands for a value.
 pub(super) trait Shape: 'static {
     const HEAD: &'static str;
@@ -78,16 +80,14 @@ pub(super) fn rows_read() -> u64 {
 /// A row, whose columns are read in place.
 pub(super) struct Row<'a, 'b>(<SqliteConnection as LoadConnection>::Row<'a, 'b>);
 
-impl Row<'_, '_> {
-    /// An integer; `None` where the column is null.
-    pub(super) fn int(&self, column: usize) -> Option<i64> {
+impl Columns for Row<'_, '_> {
+    fn int(&self, column: usize) -> Option<i64> {
         let field = self.0.get(column)?;
         let mut value = field.value()?;
         Some(value.read_long())
     }
 
-    /// Passes a text column on; an empty text where it is null.
-    pub(super) fn text<T>(&self, column: usize, take: impl FnOnce(&str) -> T) -> T {
+    fn text<T>(&self, column: usize, take: impl FnOnce(&str) -> T) -> T {
         let field = self.0.get(column);
         match field.as_ref().and_then(Field::value) {
             Some(mut value) => take(value.read_text()),

@@ -13,7 +13,7 @@ use super::{
     members,
     statement::{
         AtPositions, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch, NOTHING, OfKeys,
-        RemoveEntry, RemoveEvents, Row, SetLastBatch, Statement,
+        RemoveEntry, RemoveEvents, SetLastBatch, Statement,
         Value::{self, Int, Null, Text},
         list,
     },
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::store::{
     batch::{self, Incoming, Lookup, NewRow, Plan, StoredRow},
+    columns::{Columns, essence_row, stored_row},
     lookup,
 };
 
@@ -117,11 +118,7 @@ impl StoreWriter for SqliteWriter {
                     rows.push(stored_row(row));
                     ControlFlow::Continue(())
                 })?;
-                let mut plan = Plan::default();
-                for row in &rows {
-                    plan.remove(row, &mut Vec::new())?;
-                }
-                carry_out(connection, &plan)?;
+                carry_out(connection, &Plan::removing(&rows)?)?;
                 Ok(rows.len())
             })
         })
@@ -133,15 +130,6 @@ impl StoreWriter for SqliteWriter {
                 members::set_role(connection, key, role)
             })
         })
-    }
-}
-
-fn stored_row(row: &Row<'_, '_>) -> StoredRow {
-    StoredRow {
-        position: row.int(0).unwrap_or_default(),
-        batch: row.int(1).unwrap_or_default(),
-        expires_at: row.int(2),
-        json: row.text(3, str::to_owned),
     }
 }
 
@@ -164,14 +152,7 @@ fn look_up(connection: &mut SqliteConnection, lookup: &Lookup) -> QueryResult<Ve
     })?;
     let positions = lookup::to_read(entries, known);
     list::<AtPositions>(connection, &positions, |row| {
-        if let Some(json) = row.text(3, |json| lookup::essence(json, &lookup.authors)) {
-            rows.push(StoredRow {
-                position: row.int(0).unwrap_or_default(),
-                batch: row.int(1).unwrap_or_default(),
-                expires_at: row.int(2),
-                json,
-            });
-        }
+        rows.extend(essence_row(row, &lookup.authors));
         ControlFlow::Continue(())
     })?;
     Ok(rows)
