@@ -1,4 +1,4 @@
-//! Starts the rooms, downstream first, and stops them in the other order.
+//! Starts the actors, downstream first, and stops them in the other order.
 
 use std::{
     net::SocketAddr,
@@ -7,23 +7,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix::{Actor, Addr, Arbiter, MailboxError, SyncArbiter, System};
+use actix::{Actor, Addr, Arbiter, Handler, MailboxError, SyncArbiter, System};
 use actix_web::{App, HttpServer, dev::ServerHandle, web::Data};
 use anyhow::{Context, Result};
 use buzz_actors::{
     admission::{Admission, AdmissionSettings},
-    db_reader::DbReader,
+    committed::Committed,
+    db_reader::{CountEvents, DbReader, LookUpRole, Read, Start},
     fanout::Fanout,
-    flag_refresher::{Cap, FlagRefresher, Flush, Refresh},
-    flags::{AUTH, HISTORY_READS},
-    gate::Gate,
+    flag_refresher::{self, Cap, FlagRefresher, Refresh},
+    flags::{AUTH, FlagSource, HISTORY_READS},
+    gate::{Acquire, Gate, GatePermit, Work},
     metrics::{FlagMetrics, GateMetrics, Metrics},
-    ports::{EventStore, FlagSource, Purpose},
+    permits::Permits,
+    ports::{EventStore, Purpose},
+    registry::{ConnectionRegistry, Drain},
     replay::{self, Replay},
-    rooms::{Committed, Permits, Rooms},
-    roster::{Drain, Roster},
+    services::Services,
+    shared::Shared,
     verifier::Verifier,
-    writer::{Settle, Writer},
+    writer::{self, Writer},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -67,17 +70,18 @@ pub fn serve(config: Config) -> Result<()> {
     let flags = flags::start(&config.feature_flags)?;
     System::new().block_on(async move {
         let mut signals = Signals::install()?;
-        let rooms = Arc::new(start_rooms(&config, store)?);
-        let refresher = start_refresher(&config, flags, &rooms).await;
+        let services = Arc::new(start_services(&config, store)?);
+        let refresher = start_refresher(&config, flags, &services).await;
         let draining = Arc::new(AtomicBool::new(false));
         let admin = Admin {
-            rooms: Arc::clone(&rooms),
+            services: Arc::clone(&services),
+            refresher: refresher.clone(),
             metrics: metrics_page.clone(),
             draining: Arc::clone(&draining),
         };
         let (admin_server, admin_addr) = start_admin(&config, admin)?;
         let (public_server, public_addr) =
-            start_public(&config, Arc::clone(&rooms), Arc::clone(&draining))?;
+            start_public(&config, Arc::clone(&services), Arc::clone(&draining))?;
         tracing::info!(
             listen = %public_addr, admin = %admin_addr, url = config.server.url,
             database = crate::config::mask_password(&config.database.url), "relay is up"
@@ -99,7 +103,7 @@ pub fn serve(config: Config) -> Result<()> {
         });
         signals.wait().await;
         tokio::select! {
-            () = shut_down(&config, &rooms, &draining, &public_server, &refresher) => {}
+            () = shut_down(&config, &services, &draining, &public_server, &refresher) => {}
             // What was answered is committed: nothing is lost by this.
             () = signals.wait() => {}
         }
@@ -111,7 +115,7 @@ pub fn serve(config: Config) -> Result<()> {
     Ok(())
 }
 
-fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
+fn start_services(config: &Config, store: Arc<dyn EventStore>) -> Result<Services> {
     let metrics = Metrics::register();
     let committed = Committed::default();
     let fanout = {
@@ -127,74 +131,128 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     )
     .context("the database can't be written")?;
     let writer = in_own_thread(move || writer);
-    let start_readers = |threads, purpose| {
-        let (store, metrics) = (Arc::clone(&store), metrics.clone());
-        SyncArbiter::start(threads, move || {
-            DbReader::new(Arc::clone(&store), purpose, metrics.clone())
-        })
-    };
-    // Reads of history take no more connections than their gate lets pass, the rest is for logins.
-    let readers = config.database.readers;
-    let history_ceiling = buzz_gate::reader_ceiling(readers as u64);
-    let reader = start_readers(history_ceiling.get() as usize, Purpose::History);
-    let authorizer = start_readers((readers / 5).max(1), Purpose::Authorization);
-    // The gates run on this thread, where the way to the readers' threads begins: a permit that
-    // comes back and the read that gets it then wake one thread, not two.
-    let gate = |name, ceiling, wait, metrics: &GateMetrics| {
-        Gate::new(name, ceiling, wait, metrics.clone()).start()
-    };
-    let counters = NonZeroU64::new(history_ceiling.get() / 4).unwrap_or(NonZeroU64::MIN);
-    let (ceiling, wait) = (Some(history_ceiling), config.history.wait);
-    let history_gate = gate("history_reads", ceiling, wait, &metrics.history_gate);
-    let count_gate = gate("counts", Some(counters), wait, &metrics.count_gate);
-    let auth_gate = gate("auth", None, config.auth.wait, &metrics.auth_gate);
     let verifier = {
         let (writer, metrics) = (writer.clone(), metrics.clone());
         SyncArbiter::start(cores(), move || {
             Verifier::new(writer.clone(), metrics.clone())
         })
     };
+    let readers = start_readers(config, &store, &metrics);
+    let quotas = config.admission.quotas();
     let admission = AdmissionSettings {
-        quotas: config.admission.quotas(),
+        quotas,
         guards: config.admission.guards(),
         shared: shared_budget::open(&config.admission)?,
     };
-    Ok(Rooms {
+    Ok(Services {
         admission: Admission::start(&admission, cores(), &metrics),
         verifier,
         writer,
+        reader: readers.reader,
+        authorizer: readers.authorizer,
+        history_gate: readers.history_gate,
+        count_gate: readers.count_gate,
+        auth_gate: readers.auth_gate,
+        fanout,
+        replay: Replay::new(replay::MAX_REMEMBERED, unix_now).start(),
+        registry: ConnectionRegistry::default().start(),
+        shared: Arc::new(Shared {
+            settings: config.settings(),
+            quotas,
+            metrics,
+            frames: Permits::new(config.server.handler_permits),
+        }),
+        committed,
+        sockets: Permits::new(config.server.max_connections),
+        clock: unix_now,
+    })
+}
+
+/// The readers, and the gates in front of them.
+struct Readers {
+    reader: Addr<DbReader>,
+    authorizer: Addr<DbReader>,
+    history_gate: Addr<Gate<Read>>,
+    count_gate: Addr<Gate<CountEvents>>,
+    auth_gate: Addr<Gate<LookUpRole>>,
+}
+
+/// Reads of history take no more connections than their gate lets pass; the rest is for logins.
+/// The gates run on this thread, where the way to the readers' threads begins: a permit that comes
+/// back and the read that gets it then wake one thread, not two.
+fn start_readers(config: &Config, store: &Arc<dyn EventStore>, metrics: &Metrics) -> Readers {
+    let start = |threads, purpose| {
+        let (store, metrics) = (Arc::clone(store), metrics.clone());
+        SyncArbiter::start(threads, move || {
+            DbReader::new(Arc::clone(&store), purpose, metrics.clone())
+        })
+    };
+    let readers = config.database.readers;
+    let history_ceiling = buzz_gate::reader_ceiling(readers as u64);
+    let reader = start(history_ceiling.get() as usize, Purpose::History);
+    let authorizer = start((readers / 5).max(1), Purpose::Authorization);
+    let history_gate = start_gate(
+        ("history_reads", Some(history_ceiling), config.history.wait),
+        &metrics.history_gate,
+        send_to(reader.clone()),
+    );
+    let counts = NonZeroU64::new(history_ceiling.get() / 4).unwrap_or(NonZeroU64::MIN);
+    let next_gate = history_gate.clone();
+    let count_gate = start_gate(
+        ("counts", Some(counts), config.history.wait),
+        &metrics.count_gate,
+        move |count: CountEvents, share| {
+            let since = count.since;
+            let work = Read::Count(Box::new(count), share);
+            next_gate.do_send(Acquire { work, since });
+        },
+    );
+    let auth_gate = start_gate(
+        ("auth", None, config.auth.wait),
+        &metrics.auth_gate,
+        send_to(authorizer.clone()),
+    );
+    Readers {
         reader,
         authorizer,
         history_gate,
         count_gate,
         auth_gate,
-        fanout,
-        replay: Replay::new(replay::MAX_REMEMBERED, unix_now).start(),
-        roster: Roster::default().start(),
-        settings: config.settings(),
-        metrics,
-        committed,
-        handlers: Permits::new(config.server.handler_permits),
-        sockets: Permits::new(config.server.max_connections),
-        clock: unix_now,
-    })
+    }
+}
+
+/// Starts a gate: its name, its ceiling, the longest wait, and where admitted work goes.
+fn start_gate<W: Work>(
+    (name, ceiling, wait): (&'static str, Option<NonZeroU64>, Duration),
+    metrics: &GateMetrics,
+    start: impl Fn(W, GatePermit<W>) + Send + 'static,
+) -> Addr<Gate<W>> {
+    Gate::new(name, ceiling, wait, metrics.clone(), start).start()
+}
+
+/// Sends admitted work to a pool of readers.
+fn send_to<W: Work>(readers: Addr<DbReader>) -> impl Fn(W, GatePermit<W>) + Send
+where
+    DbReader: Handler<Start<W>>,
+{
+    move |work, permit| readers.do_send(Start { work, permit })
 }
 
 /// Starts what sets the gates' limits, and waits for the first ones: no socket is open yet.
 async fn start_refresher(
     config: &Config,
     flags: Box<dyn FlagSource>,
-    rooms: &Rooms,
+    services: &Services,
 ) -> Addr<FlagRefresher> {
     let metrics = FlagMetrics::register(flags.provider());
     let caps = vec![
         Cap {
             flag: HISTORY_READS,
-            gate: rooms.history_gate.clone().recipient(),
+            gate: services.history_gate.clone().recipient(),
         },
         Cap {
             flag: AUTH,
-            gate: rooms.auth_gate.clone().recipient(),
+            gate: services.auth_gate.clone().recipient(),
         },
     ];
     let every = config.feature_flags.refresh;
@@ -205,12 +263,12 @@ async fn start_refresher(
     refresher
 }
 
-/// Starts a room whose handlers take their time, so that they hold up no socket.
-fn in_own_thread<A>(room: impl FnOnce() -> A + Send + 'static) -> Addr<A>
+/// Starts an actor whose handlers take their time, so that they hold up no socket.
+fn in_own_thread<A>(actor: impl FnOnce() -> A + Send + 'static) -> Addr<A>
 where
     A: Actor<Context = actix::Context<A>>,
 {
-    A::start_in_arbiter(&Arbiter::new().handle(), move |_| room())
+    A::start_in_arbiter(&Arbiter::new().handle(), move |_| actor())
 }
 
 fn cores() -> usize {
@@ -219,11 +277,11 @@ fn cores() -> usize {
 
 fn start_public(
     config: &Config,
-    rooms: Arc<Rooms>,
+    services: Arc<Services>,
     draining: Arc<AtomicBool>,
 ) -> Result<(ServerHandle, SocketAddr)> {
     let trusted_proxies = config.server.trusted_proxies.clone();
-    let public = Data::new(Public::new(rooms, trusted_proxies, draining)?);
+    let public = Data::new(Public::new(services, trusted_proxies, draining)?);
     let address = config.server.listen;
     let server = HttpServer::new(move || {
         App::new()
@@ -303,7 +361,7 @@ impl Signals {
 
 async fn shut_down(
     config: &Config,
-    rooms: &Rooms,
+    services: &Services,
     draining: &AtomicBool,
     public: &ServerHandle,
     refresher: &Addr<FlagRefresher>,
@@ -311,25 +369,30 @@ async fn shut_down(
     // New sockets are told 503; those that are open are closed one by one, what is in work answered.
     draining.store(true, Ordering::Release);
     let began = Instant::now();
-    if rooms
-        .roster
+    if services
+        .registry
         .send(Drain {
             over: config.server.drain,
         })
         .await
         .is_err()
     {
-        tracing::error!("the roster is gone: sockets are closed all at once");
+        tracing::error!("the connection registry is gone: sockets are closed all at once");
     }
     // The sockets are closed: what is still in work are REST calls.
     let left = config.server.drain.saturating_sub(began.elapsed());
-    if actix_web::rt::time::timeout(left, rooms.handlers.all_back())
+    if actix_web::rt::time::timeout(left, services.shared.frames.all_back())
         .await
         .is_err()
     {
         tracing::warn!("calls are in work at the end; they get no answer");
     }
-    match rooms.writer.send(Settle).timeout(LAST_WRITES).await {
+    match services
+        .writer
+        .send(writer::Flush)
+        .timeout(LAST_WRITES)
+        .await
+    {
         Ok(_) => {}
         Err(MailboxError::Timeout) => tracing::error!(
             "the database does not take the last events; they stay without an answer"
@@ -340,7 +403,11 @@ async fn shut_down(
     public.stop(true).await;
     // On the refresher's thread, which is left behind where the source does not keep to its time.
     let within = LAST_FLAGS * 9 / 10;
-    if let Err(error) = refresher.send(Flush { within }).timeout(LAST_FLAGS).await {
+    if let Err(error) = refresher
+        .send(flag_refresher::Flush { within })
+        .timeout(LAST_FLAGS)
+        .await
+    {
         tracing::warn!(%error, "feature flags: the last events were not delivered");
     }
     tracing::info!("relay is down");

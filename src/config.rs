@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use buzz_actors::rooms::Settings;
+use buzz_actors::shared::Settings;
 use buzz_protocol::{Limits, url::Url};
 use figment::{
     Figment, Metadata,

@@ -9,10 +9,7 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use buzz_actors::{
-    admission::{Quotas, Spend, Verdict},
-    ports::{SharedAsk, SharedBudget, SharedVerdicts},
-};
+use buzz_actors::admission::{Cost, Quotas, SharedAsk, SharedBudget, SharedVerdicts, Verdict};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, RedisResult, Script,
     ServerErrorKind, aio::MultiplexedConnection,
@@ -81,7 +78,7 @@ struct Work {
 
 impl SharedBudget for RedisBudget {
     fn spend(&self, asks: Vec<SharedAsk>) -> SharedVerdicts {
-        let counts: Vec<usize> = asks.iter().map(|ask| ask.spends.len()).collect();
+        let counts: Vec<usize> = asks.iter().map(|ask| ask.costs.len()).collect();
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + self.timeout;
         // Where the thread is gone, so is `reply`.
@@ -181,7 +178,7 @@ impl Redis {
     ) -> RedisResult<Vec<Vec<Verdict>>> {
         let mut verdicts: Vec<_> = asks
             .iter()
-            .map(|ask| unavailable(ask.spends.len()))
+            .map(|ask| unavailable(ask.costs.len()))
             .collect();
         let mut left: Vec<usize> = (0..asks.len()).collect();
         for is_first in [true, false] {
@@ -197,7 +194,7 @@ impl Redis {
             let mut forgotten = Vec::new();
             for (at, answer) in left.into_iter().zip(answers) {
                 match answer {
-                    Ok(secs) if secs.len() == asks[at].spends.len() => {
+                    Ok(secs) if secs.len() == asks[at].costs.len() => {
                         verdicts[at] = secs.into_iter().map(verdict).collect();
                     }
                     Ok(_) => tracing::error!("shared admission: an answer of another length"),
@@ -216,13 +213,13 @@ impl Redis {
 
     /// One principal's ask; at a time in milliseconds, for tests, or now.
     fn command(&self, ask: &SharedAsk, now: Option<u64>) -> Cmd {
-        let rates = self.quotas.of(ask.party);
+        let rates = self.quotas.of(ask.class);
         let all = [rates.frames, rates.messages, rates.api_calls];
-        let is_counted = |class: usize| ask.spends.iter().any(|s| s.counted().contains(&class));
+        let is_counted = |class: usize| ask.costs.iter().any(|s| s.counted().contains(&class));
         let classes: Vec<usize> = (0..all.len())
             .filter(|&class| !all[class].is_off() && is_counted(class))
             .collect();
-        let digit = |spend: &Spend| {
+        let digit = |spend: &Cost| {
             let bit = |(at, class)| u32::from(spend.counted().contains(class)) << at;
             let bits: u32 = classes.iter().enumerate().map(bit).sum();
             char::from_digit(bits, 10).unwrap_or('0')
@@ -235,7 +232,7 @@ impl Redis {
             command.arg(&key).arg(key.clone() + ":closed_until");
         }
         command.arg(now.map_or_else(String::new, |now| now.to_string()));
-        command.arg(ask.spends.iter().map(digit).collect::<String>());
+        command.arg(ask.costs.iter().map(digit).collect::<String>());
         for class in classes {
             command.arg(all[class].limit).arg(all[class].window_ms);
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use actix::System;
 use buzz_actors::{
     admission::{
-        Admission, AdmissionSettings, GuardSettings, Party, Principal, Quota, Quotas, Rates,
+        Admission, AdmissionSettings, GuardSettings, Principal, Quota, QuotaClass, Quotas, Rates,
     },
     metrics::Metrics,
 };
@@ -60,7 +60,11 @@ async fn run(quota: u32) -> f64 {
         let due = (began.elapsed().as_secs_f64() * FRAMES_PER_SEC as f64) as u64;
         let frames = (sent..due.min(all)).map(|n| {
             let admission = admission.clone();
-            async move { admission.admit_api_call(key(n % KEYS), Party::Human).await }
+            async move {
+                admission
+                    .admit_api_call(key(n % KEYS), QuotaClass::Human)
+                    .await
+            }
         });
         let answers = join_all(frames).await;
         assert!(

@@ -1,11 +1,9 @@
 //! Reads stored events, each thread with one connection of its own, and puts them into frames.
 //!
 //! Bound: every read holds a permit of its gate, and a page ends at [`PAGE_BYTES`], so that a slow
-//! client holds neither a connection nor more memory than a page a subscription. Arrives:
-//! `ReadHistory`, `CountEvents`, `LookUpRole`, `Ping`. Leaves: `HistoryPage`, `Counted` and
-//! `RoleFound` to the connection. How a request gets here: [`request`].
-
-pub mod request;
+//! client holds neither a connection nor more memory than a page a subscription. Arrives, from a
+//! gate: [`Start`] with a [`Read`] or a [`LookUpRole`]; from the health check: `Ping`. Leaves:
+//! answers. A reader that panics is replaced by a new one.
 
 use std::{
     ops::ControlFlow,
@@ -15,48 +13,159 @@ use std::{
 };
 
 use actix::{Actor, Handler, Message, SyncContext};
-use buzz_protocol::Refusal;
+use buzz_protocol::{Pubkey, Refusal};
 use bytes::BytesMut;
+use tracing::Span;
 
-use self::request::{CountRequest, HistoryRequest, RoleRequest};
 use crate::{
-    connection::{Counted, HistoryPage, RoleFound, ws},
-    gate,
+    gate::{GatePermit, Work},
     metrics::Metrics,
-    ports::{EventStore, Progress, Purpose, StoreError, StoreReader},
+    permits::Permit,
+    pool,
+    ports::{EventStore, Progress, Purpose, Query, Role, StoreError, StoreReader},
+    reply::{Answer, Reply, no_answer},
+    ws,
 };
 
-/// A page of history ends with the frame that reaches this size.
+/// A page of history ends with the event that reaches this size.
 pub const PAGE_BYTES: usize = 64 * 1024;
 
-/// Reads the next page of a subscription's history.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct ReadHistory {
-    /// What to read.
-    pub request: Box<HistoryRequest>,
-    /// Held while it is read.
-    pub permit: gate::Permit,
+/// What passes the history gate.
+pub enum Read {
+    /// A page.
+    Page(Box<ReadPage>),
+    /// A count, with its permit of the count gate.
+    Count(Box<CountEvents>, GatePermit<CountEvents>),
+}
+
+/// Reads the next page of a history.
+pub struct ReadPage {
+    /// What to read, and how far it got.
+    pub query: Box<Query>,
+    /// What stands before each event in its frame; `None`: no frames, but the elements of a JSON
+    /// array, each behind a comma.
+    pub prefix: Option<Box<str>>,
+    /// Released when the page is read, before the client takes it.
+    pub permit: Permit,
+    /// The trace of the REQ.
+    pub span: Span,
+    /// Takes the page.
+    pub reply: Reply<HistoryPage>,
+}
+
+/// The answer to [`ReadPage`].
+#[derive(Debug)]
+pub struct HistoryPage {
+    /// Events, ready to send.
+    pub frames: BytesMut,
+    /// What is left to read; `None`: the history is complete.
+    pub rest: Result<Option<Box<Query>>, Refusal>,
+}
+
+impl HistoryPage {
+    fn refused(refusal: Refusal) -> Self {
+        Self {
+            frames: BytesMut::new(),
+            rest: Err(refusal),
+        }
+    }
+}
+
+impl Answer for HistoryPage {
+    fn unanswered() -> Self {
+        Self::refused(no_answer())
+    }
 }
 
 /// Counts stored events.
-#[derive(Message)]
-#[rtype(result = "()")]
 pub struct CountEvents {
     /// What to count.
-    pub request: CountRequest,
-    /// Held while it is counted: a read's permit, and a counter's share of them.
-    pub permits: (gate::Permit, gate::Permit),
+    pub query: Box<Query>,
+    /// Released when it is counted.
+    pub permit: Permit,
+    /// The trace of the COUNT.
+    pub span: Span,
+    /// Since when it waits: both of its gates together may make it wait no longer than one.
+    pub since: Instant,
+    /// Takes the count.
+    pub reply: Reply<Result<u64, Refusal>>,
 }
 
-/// Looks up the role of a key that logs in.
-#[derive(Message)]
-#[rtype(result = "()")]
+/// Looks up the role of a key that logs in, or that is logged in.
 pub struct LookUpRole {
     /// Whose.
-    pub request: Box<RoleRequest>,
-    /// Held while the database is asked.
-    pub permit: gate::Permit,
+    pub key: Pubkey,
+    /// Takes the role.
+    pub reply: Reply<RoleFound>,
+}
+
+/// The answer to [`LookUpRole`].
+#[derive(Debug)]
+pub enum RoleFound {
+    /// The key's role; `None`: no member.
+    Role(Option<Role>),
+    /// It waited too long at the auth gate.
+    Shed,
+    /// The database could not be asked.
+    Failed(Refusal),
+}
+
+impl Answer for RoleFound {
+    fn unanswered() -> Self {
+        Self::Failed(no_answer())
+    }
+}
+
+impl Work for Read {
+    fn is_wanted(&self) -> bool {
+        match self {
+            Self::Page(page) => page.reply.is_wanted(),
+            Self::Count(count, _) => count.is_wanted(),
+        }
+    }
+
+    fn shed(self) {
+        match self {
+            Self::Page(page) => {
+                let ReadPage { permit, reply, .. } = *page;
+                // The permit first: the answer may bring the next frame at once.
+                drop(permit);
+                reply.send(HistoryPage::refused(Refusal::HistoryBusy));
+            }
+            Self::Count(count, _) => count.shed(),
+        }
+    }
+}
+
+impl Work for CountEvents {
+    fn is_wanted(&self) -> bool {
+        self.reply.is_wanted()
+    }
+
+    fn shed(self) {
+        drop(self.permit);
+        self.reply.send(Err(Refusal::HistoryBusy));
+    }
+}
+
+impl Work for LookUpRole {
+    fn is_wanted(&self) -> bool {
+        self.reply.is_wanted()
+    }
+
+    fn shed(self) {
+        self.reply.send(RoleFound::Shed);
+    }
+}
+
+/// Starts work that its gate has admitted.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Start<W: Work> {
+    /// What to do.
+    pub work: W,
+    /// Held while it is done.
+    pub permit: GatePermit<W>,
 }
 
 /// Asks the database for a sign of life.
@@ -68,7 +177,7 @@ pub struct Ping;
 pub struct DbReader {
     store: Arc<dyn EventStore>,
     purpose: Purpose,
-    /// `None` before the first call and after a panic or a failed opening.
+    /// `None` before the first call, and after a panic or a failed opening.
     connection: Option<Box<dyn StoreReader>>,
     metrics: Metrics,
 }
@@ -84,7 +193,7 @@ impl DbReader {
         }
     }
 
-    /// Runs one database call; a panic inside it costs the connection, not the room.
+    /// Runs one database call; a panic inside it costs the connection, not the reader.
     fn with_connection<T>(
         &mut self,
         call: impl FnOnce(&mut dyn StoreReader) -> Result<T, StoreError>,
@@ -98,43 +207,32 @@ impl DbReader {
         self.connection = Some(connection);
         result
     }
-}
 
-fn refusal(error: &StoreError) -> Refusal {
-    tracing::error!(%error, "read failed");
-    match error {
-        StoreError::Unavailable(_) => Refusal::DatabaseUnavailable,
-        StoreError::TookTooLong => Refusal::Error("query took too long".into()),
-        StoreError::Failed(_) => Refusal::Error("the database failed".into()),
-    }
-}
-
-impl Actor for DbReader {
-    type Context = SyncContext<Self>;
-}
-
-impl DbReader {
-    /// Goes on with whoever waits for this permit, in order, without a way through the gate.
-    fn pass_on(&mut self, permit: gate::Permit) {
-        let mut held = Some(permit);
-        while let Some(mut permit) = held {
-            held = permit
-                .next_waiter()
-                .and_then(|waiter| waiter.passed_on(permit, self));
+    /// Reads, and goes on with the reads that wait for this permit, in order, without waking the
+    /// gate first.
+    fn read_all(&mut self, read: Read, mut permit: GatePermit<Read>) {
+        let mut next = Some(read);
+        while let Some(read) = next {
+            match read {
+                Read::Page(page) => self.read_page(*page),
+                Read::Count(count, share) => {
+                    self.count(*count);
+                    drop(share);
+                }
+            }
+            next = permit.next();
         }
     }
 
-    fn read_page(&mut self, request: HistoryRequest) {
-        let HistoryRequest {
+    fn read_page(&mut self, read: ReadPage) {
+        let ReadPage {
             mut query,
             prefix,
-            token,
-            from,
             permit,
             span,
-            rooms: _,
-        } = request;
-        if !from.connected() {
+            reply,
+        } = read;
+        if !reply.is_wanted() {
             return;
         }
         let _read = tracing::debug_span!(parent: &span, "read").entered();
@@ -157,9 +255,8 @@ impl DbReader {
             }
         };
         let progress = self.with_connection(|connection| connection.read(&mut query, &mut row));
-        self.metrics
-            .db_read_seconds
-            .record(started.elapsed().as_secs_f64());
+        let seconds = started.elapsed().as_secs_f64();
+        self.metrics.db_read_seconds.record(seconds);
         // The permit first: the answer may bring the next frame at once.
         drop(permit);
         let rest = match progress {
@@ -167,75 +264,81 @@ impl DbReader {
             Ok(Progress::Paused) => Ok(Some(query)),
             Err(error) => Err(refusal(&error)),
         };
-        from.do_send(HistoryPage {
-            token,
-            frames,
-            rest,
-        });
+        reply.send(HistoryPage { frames, rest });
     }
 
-    fn count(&mut self, request: CountRequest) {
-        let CountRequest {
+    fn count(&mut self, count: CountEvents) {
+        let CountEvents {
             query,
-            name,
-            from,
             permit,
             span,
-            rooms: _,
-        } = request;
-        if !from.connected() {
+            reply,
+            since: _,
+        } = count;
+        if !reply.is_wanted() {
             return;
         }
         let _read = tracing::debug_span!(parent: &span, "read").entered();
         let started = Instant::now();
         let count = self.with_connection(|connection| connection.count(&query));
-        self.metrics
-            .db_count_seconds
-            .record(started.elapsed().as_secs_f64());
+        let seconds = started.elapsed().as_secs_f64();
+        self.metrics.db_count_seconds.record(seconds);
         drop(permit);
-        from.do_send(Counted {
-            name,
-            count: count.map_err(|error| refusal(&error)),
+        reply.send(count.map_err(|error| refusal(&error)));
+    }
+
+    fn look_up_role(&mut self, look_up: LookUpRole, permit: GatePermit<LookUpRole>) {
+        let LookUpRole { key, reply } = look_up;
+        if !reply.is_wanted() {
+            return;
+        }
+        let started = Instant::now();
+        let role = self.with_connection(|connection| connection.role(&key));
+        let seconds = started.elapsed().as_secs_f64();
+        self.metrics.db_role_seconds.record(seconds);
+        drop(permit);
+        reply.send(match role {
+            Ok(role) => RoleFound::Role(role),
+            Err(error) => RoleFound::Failed(refusal(&error)),
         });
     }
 }
 
-impl Handler<ReadHistory> for DbReader {
-    type Result = ();
-    fn handle(&mut self, read: ReadHistory, _: &mut Self::Context) {
-        self.read_page(*read.request);
-        self.pass_on(read.permit);
+fn refusal(error: &StoreError) -> Refusal {
+    tracing::error!(%error, "read failed");
+    match error {
+        StoreError::Unavailable(_) => Refusal::DatabaseUnavailable,
+        StoreError::TookTooLong => Refusal::Error("query took too long".into()),
+        StoreError::Failed(_) => Refusal::Error("the database failed".into()),
     }
 }
 
-impl Handler<CountEvents> for DbReader {
-    type Result = ();
-    fn handle(&mut self, count: CountEvents, _: &mut Self::Context) {
-        let (permit, share) = count.permits;
-        self.count(count.request);
-        drop(share);
-        self.pass_on(permit);
+impl Actor for DbReader {
+    type Context = SyncContext<Self>;
+}
+
+impl pool::Member for DbReader {
+    const NAME: &'static str = "db_reader";
+
+    fn restarts(&self) -> &metrics::Counter {
+        &self.metrics.reader_restarts
     }
 }
 
-impl Handler<LookUpRole> for DbReader {
+impl Handler<Start<Read>> for DbReader {
     type Result = ();
-    fn handle(&mut self, look_up: LookUpRole, _: &mut Self::Context) {
-        let LookUpRole { request, permit } = look_up;
-        if !request.from.connected() {
-            return;
-        }
-        let RoleRequest { key, id, from, .. } = *request;
-        let started = Instant::now();
-        let role = self.with_connection(|connection| connection.role(&key));
-        self.metrics
-            .db_role_seconds
-            .record(started.elapsed().as_secs_f64());
-        drop(permit);
-        from.do_send(RoleFound {
-            id,
-            key,
-            role: role.map_err(|error| refusal(&error)),
+    fn handle(&mut self, start: Start<Read>, ctx: &mut Self::Context) {
+        pool::run(self, ctx, |reader| {
+            reader.read_all(start.work, start.permit)
+        });
+    }
+}
+
+impl Handler<Start<LookUpRole>> for DbReader {
+    type Result = ();
+    fn handle(&mut self, start: Start<LookUpRole>, ctx: &mut Self::Context) {
+        pool::run(self, ctx, |reader| {
+            reader.look_up_role(start.work, start.permit);
         });
     }
 }

@@ -1,6 +1,8 @@
-//! The feature flags that the relay knows. Flags may only choose between equivalent implementations
+//! The feature flags that the relay knows, and the contract of whatever provides their values. Flags may only choose between equivalent implementations
 //! or tighten an operational limit whose shedding stays retryable: whatever a flag says, a client
 //! that is refused may try again, and no limit is looser than without it.
+
+use std::time::Duration;
 
 /// A flag whose value is a whole number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,3 +47,31 @@ impl EvaluationContext {
         }
     }
 }
+
+/// Where the values of feature flags come from. One is chosen at the start, for the life of the
+/// process; the flag refresher owns it, so that it may block without holding up anybody else.
+pub trait FlagSource: Send {
+    /// What the configuration calls it.
+    fn provider(&self) -> &'static str;
+
+    /// Called before each round of evaluations, for sources that have to look by themselves.
+    fn refresh(&mut self) {}
+
+    /// The flag's value now. `None` where there is none that is a whole number.
+    ///
+    /// # Errors
+    /// When it can't be evaluated. That says nothing about the value: the last one stays in force.
+    fn integer(&mut self, flag: &IntegerFlag) -> Result<Option<i64>, FlagError>;
+
+    /// Whether values of the source itself are in force, be they old; if not, defaults are.
+    fn ready(&self) -> bool;
+
+    /// Delivers what the source has to report, before the process ends. Takes about `within` at
+    /// most; nobody waits for it longer.
+    fn flush(&mut self, _within: Duration) {}
+}
+
+/// A flag that could not be evaluated.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FlagError(pub String);

@@ -63,6 +63,10 @@ pub struct Metrics {
     pub db_role_seconds: Histogram,
     /// One purge of expired events.
     pub db_purge_seconds: Histogram,
+    /// Database readers that panicked and were replaced.
+    pub reader_restarts: Counter,
+    /// Verifiers that panicked and were replaced.
+    pub verifier_restarts: Counter,
 }
 
 /// What the store counts by itself.
@@ -272,6 +276,8 @@ impl Metrics {
         let auth =
             |outcome: &'static str| counter!("buzz_auth_outcomes_total", "outcome" => outcome);
         let live = |outcome: &'static str| counter!("buzz_live_events_total", "outcome" => outcome);
+        let restarts =
+            |actor: &'static str| counter!("buzz_actor_restarts_total", "actor" => actor);
         let db = |op: &'static str| histogram!("buzz_db_seconds", "op" => op);
         Self {
             connections: gauge!("buzz_ws_connections_active"),
@@ -310,6 +316,8 @@ impl Metrics {
             db_count_seconds: db("count"),
             db_role_seconds: db("role"),
             db_purge_seconds: db("purge"),
+            reader_restarts: restarts("db_reader"),
+            verifier_restarts: restarts("verifier"),
         }
     }
 }
@@ -374,5 +382,9 @@ fn describe() {
         "buzz_db_seconds",
         Unit::Seconds,
         "Database calls by operation."
+    );
+    describe_counter!(
+        "buzz_actor_restarts_total",
+        "Members of a pool that panicked and were replaced."
     );
 }

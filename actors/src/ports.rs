@@ -1,15 +1,12 @@
-//! What the rooms need from outside, as contracts: the store's two sides, where feature flags come
-//! from, and budgets that several relays share. All but the last block their own thread; nothing here
-//! knows SQLite, PostgreSQL, Redis or a flag service.
+//! The store as a contract: what the writer and the readers need of a database. Its calls block
+//! their thread. Nothing here knows SQLite or PostgreSQL.
+//!
+//! The other contracts stand with the module that uses them: `admission::SharedBudget` and
+//! `flags::FlagSource`.
 
-use std::{future::Future, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc};
 
 use buzz_protocol::{Filter, Limits, Pubkey, Refusal, VerifiedEvent, refusal};
-
-use crate::{
-    admission::{Party, Principal, Spend, Verdict},
-    flags::IntegerFlag,
-};
 
 /// A place for events. Cheap to share; each writer or reader owns one connection.
 pub trait EventStore: Send + Sync + 'static {
@@ -234,53 +231,3 @@ pub enum StoreError {
     #[error("database error: {0}")]
     Failed(String),
 }
-
-/// Budgets that several relays share. Cheap to call from any thread: it never blocks.
-pub trait SharedBudget: Send + Sync + 'static {
-    /// Decides every ask, each at once and as a whole, in order. The future ends within a bounded
-    /// time whatever happens; where the budgets can't be asked, every verdict is
-    /// [`Verdict::Unavailable`].
-    fn spend(&self, asks: Vec<SharedAsk>) -> SharedVerdicts;
-}
-
-/// The verdicts on each ask, one for each of its spends.
-pub type SharedVerdicts = Pin<Box<dyn Future<Output = Vec<Vec<Verdict>>> + Send>>;
-
-/// What one principal wants to spend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedAsk {
-    /// Who.
-    pub principal: Principal,
-    /// Whose quotas count.
-    pub party: Party,
-    /// What, in order.
-    pub spends: Vec<Spend>,
-}
-
-/// Where the values of feature flags come from. One is chosen at the start, for the life of the
-/// process; the flag refresher owns it, so that it may block without holding up anybody else.
-pub trait FlagSource: Send {
-    /// What the configuration calls it.
-    fn provider(&self) -> &'static str;
-
-    /// Called before each round of evaluations, for sources that have to look by themselves.
-    fn refresh(&mut self) {}
-
-    /// The flag's value now. `None` where there is none that is a whole number.
-    ///
-    /// # Errors
-    /// When it can't be evaluated. That says nothing about the value: the last one stays in force.
-    fn integer(&mut self, flag: &IntegerFlag) -> Result<Option<i64>, FlagError>;
-
-    /// Whether values of the source itself are in force, be they old; if not, defaults are.
-    fn ready(&self) -> bool;
-
-    /// Delivers what the source has to report, before the process ends. Takes about `within` at
-    /// most; nobody waits for it longer.
-    fn flush(&mut self, _within: Duration) {}
-}
-
-/// A flag that could not be evaluated.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct FlagError(pub String);

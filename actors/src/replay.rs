@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 use actix::{Actor, Context, Handler, Message};
 use buzz_protocol::{EventId, Refusal, http_auth::MAX_CLOCK_SKEW_SECS};
 
+use crate::reply::Reply;
+
 /// Ids remembered at once: more than 8,000 requests a second, each for as long as it could be
 /// repeated.
 pub const MAX_REMEMBERED: usize = 1 << 20;
@@ -17,13 +19,15 @@ pub const MAX_REMEMBERED: usize = 1 << 20;
 const SPAN_SECS: u64 = 64;
 
 /// Says that an authorization is used.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[derive(Message)]
+#[rtype(result = "()")]
 pub struct FirstUse {
     /// Its event.
     pub id: EventId,
     /// When that was made, which the id covers.
     pub created_at: u64,
+    /// Takes whether it was good for this one use.
+    pub reply: Reply<Result<(), Refusal>>,
 }
 
 /// See the module.
@@ -48,10 +52,14 @@ impl Actor for Replay {
 }
 
 impl Handler<FirstUse> for Replay {
-    type Result = Result<(), Refusal>;
-    fn handle(&mut self, first: FirstUse, _: &mut Context<Self>) -> Self::Result {
-        self.used
-            .first_use(&first.id, first.created_at, (self.clock)())
+    type Result = ();
+    fn handle(&mut self, first: FirstUse, _: &mut Context<Self>) {
+        let FirstUse {
+            id,
+            created_at,
+            reply,
+        } = first;
+        reply.send(self.used.first_use(&id, created_at, (self.clock)()));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Checks ids and signatures, on as many threads as there are cores.
 //!
-//! Bound: one batch a connection is on its way here at a time, and every frame in it holds a
-//! handler permit. Arrives: `VerifyEvents`, `VerifyLogin`. Leaves: good events to the writer, the verdict to the
-//! connection.
+//! Bound: one batch a connection is here at a time, and every event in it holds a permit. Arrives:
+//! `VerifyEvents`, `VerifyLogin`. Leaves: good events to the writer, and the answers. A verifier
+//! that panics is replaced by a new one.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,23 +11,41 @@ use buzz_protocol::{Event, EventId, KeyCache, Pubkey, Refusal, VerifiedEvent};
 use tracing::Span;
 
 use crate::{
-    call::Asker,
-    connection::{LoginVerified, Verified},
     metrics::Metrics,
-    rooms::Permit,
-    writer::{StoreEvents, Writer},
+    permits::Permit,
+    pool,
+    reply::{Answer, Reply},
+    writer::{StoreEvents, Stored, Writer},
 };
 
-/// Events of one connection to check and pass on.
+/// Events of one sender to check and pass on to the writer.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct VerifyEvents {
     /// In the order of arrival, each with the trace of its frame.
     pub events: Vec<(Event, Span)>,
-    /// Who asked.
-    pub from: Asker,
     /// Covers all of them.
     pub permit: Permit,
+    /// Takes the events that are wrong. Answered when the good ones are on their way, so that the
+    /// sender's next batch can't get to the writer first.
+    pub verified: Reply<Verified>,
+    /// Takes what became of the good ones; goes along with them to the writer.
+    pub stored: Reply<Stored>,
+}
+
+/// The answer to [`VerifyEvents`].
+#[derive(Debug)]
+pub struct Verified {
+    /// Events that are not what they claim to be.
+    pub rejected: Vec<(EventId, Refusal)>,
+}
+
+impl Answer for Verified {
+    fn unanswered() -> Self {
+        Self {
+            rejected: Vec::new(),
+        }
+    }
 }
 
 /// A login to check.
@@ -36,8 +54,8 @@ pub struct VerifyEvents {
 pub struct VerifyLogin {
     /// Its form, time, challenge and relay are known to be right.
     pub event: Box<Event>,
-    /// Who asked.
-    pub from: Asker,
+    /// Takes the key that signed it.
+    pub reply: Reply<Result<Pubkey, Refusal>>,
 }
 
 /// See the module.
@@ -56,19 +74,13 @@ impl Verifier {
             metrics,
         }
     }
-}
 
-impl Actor for Verifier {
-    type Context = SyncContext<Self>;
-}
-
-impl Handler<VerifyEvents> for Verifier {
-    type Result = ();
-    fn handle(&mut self, verify: VerifyEvents, _: &mut Self::Context) {
+    fn verify_events(&mut self, verify: VerifyEvents) {
         let VerifyEvents {
             events,
-            from,
             mut permit,
+            verified,
+            stored,
         } = verify;
         let (started, count) = (Instant::now(), events.len());
         let mut good = Vec::with_capacity(count);
@@ -85,28 +97,50 @@ impl Handler<VerifyEvents> for Verifier {
         for _ in 0..count {
             self.metrics.verify_seconds.record(each);
         }
-        // First the permits: the answer may bring the next frame at once. Then the good events,
-        // and the answer last: it brings the next batch, which must not get to the writer first.
+        // The permits first: the answer may bring the next frame at once.
         permit.give_back(rejected.len());
         if !good.is_empty() {
             self.writer.do_send(StoreEvents {
                 events: good,
-                from: from.clone(),
                 permit,
+                reply: stored,
             });
         }
-        from.do_send(Verified { rejected });
+        verified.send(Verified { rejected });
+    }
+
+    fn verify_login(&mut self, login: VerifyLogin) {
+        let VerifyLogin { event, reply } = login;
+        let verified = VerifiedEvent::verify_with(*event, &mut self.keys);
+        reply.send(match verified {
+            Ok(event) => Ok(event.pubkey),
+            Err(error) => Err(Refusal::Invalid(error.to_string())),
+        });
+    }
+}
+
+impl Actor for Verifier {
+    type Context = SyncContext<Self>;
+}
+
+impl pool::Member for Verifier {
+    const NAME: &'static str = "verifier";
+
+    fn restarts(&self) -> &metrics::Counter {
+        &self.metrics.verifier_restarts
+    }
+}
+
+impl Handler<VerifyEvents> for Verifier {
+    type Result = ();
+    fn handle(&mut self, verify: VerifyEvents, ctx: &mut Self::Context) {
+        pool::run(self, ctx, |verifier| verifier.verify_events(verify));
     }
 }
 
 impl Handler<VerifyLogin> for Verifier {
     type Result = ();
-    fn handle(&mut self, login: VerifyLogin, _: &mut Self::Context) {
-        let VerifyLogin { event, from } = login;
-        let id = event.id;
-        let verdict: Result<Pubkey, Refusal> = VerifiedEvent::verify_with(*event, &mut self.keys)
-            .map(|event| event.pubkey)
-            .map_err(|error| Refusal::Invalid(error.to_string()));
-        from.do_send(LoginVerified { id, verdict });
+    fn handle(&mut self, login: VerifyLogin, ctx: &mut Self::Context) {
+        pool::run(self, ctx, |verifier| verifier.verify_login(login));
     }
 }

@@ -1,8 +1,8 @@
 //! Owns the write connection and the batch being filled. What arrives while a batch is written is
 //! the next batch: one transaction and one flush to disk for all of it.
 //!
-//! Bound: every event holds a handler permit. Arrives: `StoreEvents`. Leaves, after the commit:
-//! what is new to the fan-out, and each connection's answers.
+//! Bound: every event holds a permit. Arrives: `StoreEvents`, `Flush`. Leaves, after the commit:
+//! what is new to the fan-out, and each sender's answers.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,30 +18,46 @@ use buzz_protocol::{
 use tracing::Span;
 
 use crate::{
-    call::Asker,
-    connection::Stored,
+    committed::Committed,
     fanout::{Fanout, Publish},
     metrics::Metrics,
+    permits::Permit,
     ports::{EventStore, Outcome, StoreError, StoreWriter},
-    rooms::{Committed, Permit},
+    reply::{Answer, Reply},
 };
 
-/// Verified events of one connection.
+/// Verified events of one sender.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct StoreEvents {
     /// In the order of arrival, each with the trace of its frame.
     pub events: Vec<(Arc<VerifiedEvent>, Span)>,
-    /// Who sent them.
-    pub from: Asker,
     /// Covers all of them.
     pub permit: Permit,
+    /// Takes what became of them.
+    pub reply: Reply<Stored>,
 }
 
-/// Written to itself: handled once everything that waits in the mailbox has been.
+/// The answer to [`StoreEvents`].
+#[derive(Debug)]
+pub struct Stored {
+    /// What became of each event, with the trace of its frame. An event that is missing here was
+    /// lost with the actor that had it: nothing is known of it.
+    pub results: Vec<(EventId, Result<Outcome, Refusal>, Span)>,
+}
+
+impl Answer for Stored {
+    fn unanswered() -> Self {
+        Self {
+            results: Vec::new(),
+        }
+    }
+}
+
+/// Sent to itself: handled after everything that waits in the mailbox.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Flush;
+struct WriteBatch;
 
 /// See the module.
 pub struct Writer {
@@ -87,7 +103,7 @@ impl Writer {
         })
     }
 
-    /// Runs one database call; a panic inside it costs the connection, not the room.
+    /// Runs one database call; a panic inside it costs the connection, not the writer.
     fn with_connection<T>(
         &mut self,
         call: impl FnOnce(&mut dyn StoreWriter) -> Result<T, StoreError>,
@@ -98,7 +114,7 @@ impl Writer {
         })
     }
 
-    fn flush(&mut self) {
+    fn write_batch(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
@@ -161,10 +177,10 @@ impl Writer {
                 events: fresh.into(),
             });
         }
-        for (StoreEvents { from, permit, .. }, results) in waiting.into_iter().zip(answers) {
-            // First the permit: the answer may bring the next frame at once.
+        for (StoreEvents { permit, reply, .. }, results) in waiting.into_iter().zip(answers) {
+            // The permit first: the answer may bring the next frame at once.
             drop(permit);
-            from.do_send(Stored { results });
+            reply.send(Stored { results });
         }
     }
 
@@ -199,7 +215,7 @@ impl Handler<StoreEvents> for Writer {
     type Result = ();
     fn handle(&mut self, events: StoreEvents, ctx: &mut Self::Context) {
         if self.waiting.is_empty() {
-            ctx.notify(Flush);
+            ctx.notify(WriteBatch);
         }
         self.waiting.push(events);
     }
@@ -208,21 +224,21 @@ impl Handler<StoreEvents> for Writer {
 /// Brings the database to rest. Answered when everything sent before it is committed and answered.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Settle;
+pub struct Flush;
 
-impl Handler<Settle> for Writer {
+impl Handler<Flush> for Writer {
     type Result = ();
-    fn handle(&mut self, _: Settle, _: &mut Self::Context) {
-        self.flush();
+    fn handle(&mut self, _: Flush, _: &mut Self::Context) {
+        self.write_batch();
         if let Err(error) = self.with_connection(|connection| connection.settle()) {
             tracing::warn!(%error, "the database was not brought to rest");
         }
     }
 }
 
-impl Handler<Flush> for Writer {
+impl Handler<WriteBatch> for Writer {
     type Result = ();
-    fn handle(&mut self, _: Flush, _: &mut Self::Context) {
-        self.flush();
+    fn handle(&mut self, _: WriteBatch, _: &mut Self::Context) {
+        self.write_batch();
     }
 }

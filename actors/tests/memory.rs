@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use buzz_actors::admission::{Budgets, Fingerprint, Party, Quota, Quotas, Rates, Spend};
+use buzz_actors::admission::{Budgets, Cost, Fingerprint, Quota, QuotaClass, Quotas, Rates};
 
 const PRINCIPALS: u64 = 1_000_000;
 
@@ -36,7 +36,7 @@ fn a_million_principals_in_a_minute_cost_less_than_150_megabytes() {
         let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         let who = Fingerprint(hash ^ number << 40, number);
         let now_ms = number * 60 / 1000;
-        budgets.spend(who, Party::Human, &[Spend::StoredEvent], now_ms);
+        budgets.spend(who, QuotaClass::Human, &[Cost::StoredEvent], now_ms);
     }
     let grown = resident_mib() - before;
     println!(

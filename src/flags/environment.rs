@@ -6,10 +6,7 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-use buzz_actors::{
-    flags::{DECLARED, IntegerFlag},
-    ports::{FlagError, FlagSource},
-};
+use buzz_actors::flags::{DECLARED, FlagError, FlagSource, IntegerFlag};
 
 const PREFIX: &str = "BUZZ_FEATURE_FLAG_";
 

@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use buzz_actors::{
-    flags::{DECLARED, IntegerFlag},
-    ports::{FlagError, FlagSource},
-};
+use buzz_actors::flags::{DECLARED, FlagError, FlagSource, IntegerFlag};
 
 /// A file that has changed must be the same after this time: an editor that empties a file and
 /// then fills it, or fills it piece by piece, must not lift a cap in between.

@@ -1,9 +1,6 @@
 //! The provider `static`: every flag has its declared default, for good.
 
-use buzz_actors::{
-    flags::IntegerFlag,
-    ports::{FlagError, FlagSource},
-};
+use buzz_actors::flags::{FlagError, FlagSource, IntegerFlag};
 
 /// See the module.
 pub(super) struct FixedFlags;

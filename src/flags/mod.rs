@@ -13,7 +13,7 @@ mod launchdarkly;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use buzz_actors::{flags::EvaluationContext, ports::FlagSource};
+use buzz_actors::flags::{EvaluationContext, FlagSource};
 
 use self::{
     environment::EnvironmentFlags, file::FileFlags, fixed::FixedFlags, launchdarkly::LaunchDarkly,

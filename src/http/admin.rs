@@ -15,7 +15,8 @@ use actix_web::{
 };
 use buzz_actors::{
     db_reader::{DbReader, Ping},
-    rooms::Rooms,
+    flag_refresher::FlagRefresher,
+    services::Services,
 };
 use futures_util::future::join;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -25,8 +26,10 @@ const READY_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the handlers share.
 pub struct Admin {
-    /// The rooms that must answer.
-    pub rooms: Arc<Rooms>,
+    /// The actors that must be there.
+    pub services: Arc<Services>,
+    /// The same.
+    pub refresher: Addr<FlagRefresher>,
     /// What `/metrics` shows.
     pub metrics: PrometheusHandle,
     /// Set when a shutdown begins.
@@ -56,9 +59,20 @@ async fn readyz(admin: Data<Admin>) -> HttpResponse {
     if admin.draining.load(Ordering::Acquire) {
         return not_ready("draining");
     }
+    let mut gone = admin.services.gone();
+    if !admin.refresher.connected() {
+        gone.push("flag_refresher");
+    }
+    if !gone.is_empty() {
+        return not_ready(&format!("gone: {}", gone.join(", ")));
+    }
     // One free reader of each kind is enough; where all of them are stuck, none answers in time.
     let ping = |readers: &Addr<DbReader>| readers.send(Ping).timeout(READY_WITHIN);
-    let (history, logins) = join(ping(&admin.rooms.reader), ping(&admin.rooms.authorizer)).await;
+    let (history, logins) = join(
+        ping(&admin.services.reader),
+        ping(&admin.services.authorizer),
+    )
+    .await;
     for answer in [history, logins] {
         match answer {
             Ok(Ok(())) => {}

@@ -2,7 +2,7 @@
 
 use buzz_actors::{
     admission::{Quota, Quotas, Rates},
-    rooms::Settings,
+    shared::Settings,
 };
 use serde::Serialize;
 

@@ -24,7 +24,7 @@ use actix_web::{
     rt::net::TcpStream,
     web::{self, Bytes, Data, Payload, ServiceConfig},
 };
-use buzz_actors::{connection, rooms::Rooms};
+use buzz_actors::{connection, services::Services};
 use buzz_protocol::{Refusal, url::Url};
 use futures_util::{StreamExt, stream};
 use ipnet::IpNet;
@@ -43,7 +43,7 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
 /// What the handlers share.
 pub struct Public {
-    rooms: Arc<Rooms>,
+    services: Arc<Services>,
     information: String,
     rest: Rest,
     next_connection: AtomicU64,
@@ -52,20 +52,22 @@ pub struct Public {
 }
 
 impl Public {
-    /// For these rooms.
+    /// For these actors.
     ///
     /// # Errors
     /// When the information document can't be written as JSON; it always can.
     pub fn new(
-        rooms: Arc<Rooms>,
+        services: Arc<Services>,
         trusted_proxies: Vec<IpNet>,
         draining: Arc<AtomicBool>,
     ) -> serde_json::Result<Self> {
-        let information =
-            serde_json::to_string(&Document::new(&rooms.settings, rooms.admission.quotas()))?;
+        let information = serde_json::to_string(&Document::new(
+            &services.shared.settings,
+            services.admission.quotas(),
+        ))?;
         Ok(Self {
-            rest: Rest::new(Arc::clone(&rooms), Arc::clone(&draining))?,
-            rooms,
+            rest: Rest::new(Arc::clone(&services), Arc::clone(&draining))?,
+            services,
             information,
             next_connection: AtomicU64::new(1),
             trusted_proxies,
@@ -125,7 +127,7 @@ async fn root(
             .content_type("application/nostr+json")
             .body(public.information.clone()))
     } else {
-        let url = &public.rooms.settings.relay_url;
+        let url = &public.services.shared.settings.relay_url;
         // A probe that asks the wrong port for /readyz must not hear that all is well.
         let here = Url::parse(url).map_or("", |url| url.rest);
         let path = request.uri().path();
@@ -189,10 +191,10 @@ async fn upgrade(
     let Some(peer) = public.client(request) else {
         return Ok(HttpResponse::BadRequest().body("no peer address\n"));
     };
-    let visit = match public.rooms.admission.enter(peer).await {
-        Ok(visit) => visit,
+    let slot = match public.services.admission.open_socket(peer).await {
+        Ok(slot) => slot,
         Err(retry_in_secs) => {
-            let metrics = &public.rooms.metrics;
+            let metrics = &public.services.shared.metrics;
             metrics
                 .rejected_calls
                 .count(&Refusal::Quota { retry_in_secs });
@@ -200,16 +202,16 @@ async fn upgrade(
             return refuse(HttpResponse::TooManyRequests(), retry_in_secs.get(), why);
         }
     };
-    let Some(slot) = public.rooms.sockets.try_enter() else {
+    let Some(permit) = public.services.sockets.try_acquire() else {
         return unavailable("too many connections\n");
     };
     let opening = connection::Opening {
         number: public.next_connection.fetch_add(1, Ordering::Relaxed),
         peer,
         challenge: format!("{:032x}", random::<u128>()),
+        permit,
         slot,
-        visit,
-        rooms: Arc::clone(&public.rooms),
+        services: Arc::clone(&public.services),
     };
     connection::start(request, payload, opening)
 }

@@ -3,7 +3,7 @@
 //!
 //! Bound: a body is as large as a socket's message may be and whole within `BODY_WITHIN`; a
 //! request in work holds a handler permit; an answer is read page by page as the client takes it.
-//! Arrives: requests from `public`. Leaves: calls to the rooms ([`buzz_actors::call`]), answers.
+//! Arrives: requests from `public`. Leaves: calls ([`buzz_actors::call`]), answers.
 //! When full: 503 with `Retry-After`.
 //!
 //! Follow a request: header → body → [`Call::begin`] (signature, replay) → one of the three.
@@ -30,7 +30,8 @@ use actix_web::{
 };
 use buzz_actors::{
     call::{Call, Pages},
-    rooms::{Permits, Rooms},
+    permits::Permits,
+    services::Services,
 };
 use buzz_protocol::{Event, Filter, Refusal, client_frame, http_auth};
 use futures_util::{Stream, StreamExt, stream};
@@ -80,7 +81,7 @@ impl Resource {
 
 /// See the module.
 pub struct Rest {
-    rooms: Arc<Rooms>,
+    services: Arc<Services>,
     /// Where clients find the relay, without a slash at the end.
     base: String,
     /// The path in it, where there is one: a proxy may take it away or leave it.
@@ -91,20 +92,20 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// For these rooms.
+    /// For these actors.
     ///
     /// # Errors
     /// When the document can't be written as JSON; it always can.
-    pub fn new(rooms: Arc<Rooms>, draining: Arc<AtomicBool>) -> serde_json::Result<Self> {
+    pub fn new(services: Arc<Services>, draining: Arc<AtomicBool>) -> serde_json::Result<Self> {
         // The settings are checked: the URL is one.
-        let base = http_auth::http_base(&rooms.settings.relay_url).unwrap_or_default();
+        let base = http_auth::http_base(&services.shared.settings.relay_url).unwrap_or_default();
         let (_, after_scheme) = base.split_once("://").unwrap_or_default();
         let prefix = &after_scheme[after_scheme.find('/').unwrap_or(after_scheme.len())..];
         Ok(Self {
-            document: openapi::document(&rooms.settings, &base)?.into(),
+            document: openapi::document(&services.shared.settings, &base)?.into(),
             prefix: prefix.to_owned(),
             base,
-            rooms,
+            services,
             draining,
             bodies: Permits::new(BODIES),
         })
@@ -140,7 +141,7 @@ impl Rest {
         };
         let response = answer.unwrap_or_else(|failure| {
             if let Failure::Refused(refusal, _) = &failure {
-                self.rooms.metrics.rejected_calls.count(refusal);
+                self.services.shared.metrics.rejected_calls.count(refusal);
             }
             answer::log_refused(request.method(), resource.path(), peer, failure.reason());
             failure.response()
@@ -159,8 +160,8 @@ impl Rest {
             return Err(Failure::Restarting);
         }
         // Whoever asks, and however it is signed: an address has the same bound as for sockets.
-        let _visit = match peer {
-            Some(peer) => self.rooms.admission.enter(peer).await,
+        let _slot = match peer {
+            Some(peer) => self.services.admission.open_socket(peer).await,
             None => return Err(Failure::Unreadable("invalid: no peer address".into())),
         }
         .map_err(|retry_in_secs| {
@@ -168,12 +169,13 @@ impl Rest {
         })?;
         let authorization = self.authorization(request, resource)?;
         let bytes = {
-            let _one = self.bodies.try_enter().ok_or(Refusal::TooManyRequests)?;
-            body.read(self.rooms.settings.max_frame_bytes).await?
+            let _one = self.bodies.try_acquire().ok_or(Refusal::TooManyRequests)?;
+            body.read(self.services.shared.settings.max_frame_bytes)
+                .await?
         };
         http_auth::check_payload(&authorization, &bytes)?;
-        let permit = self.rooms.enter()?;
-        let call = Call::begin(&self.rooms, permit, authorization).await?;
+        let permit = self.services.shared.try_acquire()?;
+        let call = Call::begin(&self.services, permit, authorization).await?;
         match resource {
             Resource::Events => {
                 let event: Event = parse(&bytes)?;
@@ -222,7 +224,7 @@ impl Rest {
             method: request.method().as_str(),
             url: &format!("{}{}{query}", self.base, resource.path()),
         };
-        http_auth::check_request(&event, named, (self.rooms.clock)())?;
+        http_auth::check_request(&event, named, (self.services.clock)())?;
         Ok(event)
     }
 }

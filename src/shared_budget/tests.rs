@@ -1,6 +1,6 @@
 use std::process::{Child, Command, Stdio};
 
-use buzz_actors::admission::{Party, Principal, Quota, Rates};
+use buzz_actors::admission::{Principal, Quota, QuotaClass, Rates};
 use tempfile::TempDir;
 
 use super::*;
@@ -69,14 +69,14 @@ impl Drop for Server {
 
 fn ask(number: usize, text: &str) -> SharedAsk {
     let spend = |c| match c {
-        'f' => Spend::Frame,
-        _ => Spend::StoredEvent,
+        'f' => Cost::Frame,
+        _ => Cost::StoredEvent,
     };
     let address = std::net::Ipv4Addr::from(u32::try_from(number).expect("small"));
     SharedAsk {
         principal: Principal::address(address.into()),
-        party: Party::Human,
-        spends: text.chars().map(spend).collect(),
+        class: QuotaClass::Human,
+        costs: text.chars().map(spend).collect(),
     }
 }
 

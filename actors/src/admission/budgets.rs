@@ -3,10 +3,10 @@
 use super::{
     bounded::{Bounded, Fingerprint},
     log::Log,
-    quota::{Party, Quotas, Spend, Verdict},
+    quota::{Cost, QuotaClass, Quotas, Verdict},
 };
 
-/// Principals forgotten at most for each one that spends: more than can come anew, so that what
+/// Principals forgotten at most for each one that costs: more than can come anew, so that what
 /// is idle never piles up.
 const EXPIRED_AT_ONCE: usize = 4;
 
@@ -20,8 +20,8 @@ struct Budget {
 }
 
 impl Budget {
-    fn log(&mut self, class: usize) -> &mut Log {
-        match class {
+    fn log(&mut self, counter: usize) -> &mut Log {
+        match counter {
             0 => &mut self.frames,
             1 => &mut self.messages,
             _ => self.api_calls.get_or_insert_default(),
@@ -49,22 +49,22 @@ impl Budgets {
         }
     }
 
-    /// Decides each of `spends` in order. Each is counted in all its classes or in none.
+    /// Decides each of `costs` in order. Each is counted by all its counters or by none.
     pub fn spend(
         &mut self,
         who: Fingerprint,
-        party: Party,
-        spends: &[Spend],
+        class: QuotaClass,
+        costs: &[Cost],
         now: u64,
     ) -> Vec<Verdict> {
         self.expire(now, EXPIRED_AT_ONCE);
-        let rates = self.quotas.of(party);
+        let rates = self.quotas.of(class);
         let (budget, shed) = self.budgets.seen(who, now);
         self.shed += u64::from(shed);
-        let decide = |&spend: &Spend| {
+        let decide = |&cost: &Cost| {
             let mut refused = None;
-            for (class, quota) in rates.of(spend) {
-                let log = budget.log(class);
+            for (counter, quota) in rates.of(cost) {
+                let log = budget.log(counter);
                 let wait = log.wait_ms(quota, now);
                 if wait > 0 {
                     refused = refused.max(Some(log.refuse(wait, now)));
@@ -73,12 +73,12 @@ impl Budgets {
             if let Some(retry_in_secs) = refused {
                 return Verdict::Exceeded { retry_in_secs };
             }
-            for (class, quota) in rates.of(spend) {
-                budget.log(class).spend(quota, now);
+            for (counter, quota) in rates.of(cost) {
+                budget.log(counter).spend(quota, now);
             }
             Verdict::Admitted
         };
-        spends.iter().map(decide).collect()
+        costs.iter().map(decide).collect()
     }
 
     /// Forgets up to `most` principals that were silent for the longest window.

@@ -90,7 +90,7 @@ pub(crate) const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "a message spends a frame, a frame no message",
+        name: "a message costs a frame, a frame no message",
         frames: (4, 5),
         messages: 2,
         steps: &[
@@ -100,13 +100,13 @@ pub(crate) const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "a message refused for want of messages spends no frame",
+        name: "a message refused for want of messages costs no frame",
         frames: (3, 5),
         messages: 1,
         steps: &[(0, "mmmmff", &[0, 60, 60, 60, 0, 0]), (0, "f", &[5])],
     },
     Case {
-        name: "a message refused for want of frames spends no message",
+        name: "a message refused for want of frames costs no message",
         frames: (1, 1),
         messages: 2,
         steps: &[

@@ -63,8 +63,8 @@ impl Guards {
         }
     }
 
-    /// One wants to open a socket; `Err` says when it may try again.
-    pub(super) fn knock(&mut self, who: Fingerprint, now: u64) -> Result<(), NonZeroU32> {
+    /// Takes a place for one more socket; `Err` says when it may be tried again.
+    pub(super) fn open_socket(&mut self, who: Fingerprint, now: u64) -> Result<(), NonZeroU32> {
         let quota = self.settings.handshakes;
         if !quota.is_off() {
             self.expire(now, EXPIRED_AT_ONCE);
@@ -83,8 +83,8 @@ impl Guards {
         Ok(())
     }
 
-    /// A socket that came in has closed.
-    pub(super) fn leave(&mut self, who: Fingerprint) {
+    /// A socket that had a place has closed.
+    pub(super) fn close_socket(&mut self, who: Fingerprint) {
         if let Entry::Occupied(mut open) = self.open.entry(who) {
             *open.get_mut() -= 1;
             if *open.get() == 0 {

@@ -1,6 +1,6 @@
-//! Counts what each principal spends, and refuses what is over its quota. The way in is
-//! [`Admission`], the handle that every connection and the REST side hold; behind it are as many
-//! [`Shard`]s as there are cores, each with its own principals.
+//! Counts what each principal spends, and refuses what is over its quota. [`Admission`] is the
+//! handle that every connection and the REST side hold. Behind it are as many [`Shard`] actors as
+//! there are cores, each with its own principals.
 //!
 //! docs/admission.md says what is counted and what the client is told.
 
@@ -10,6 +10,7 @@ mod guards;
 mod log;
 mod quota;
 mod shard;
+mod shared_budget;
 
 #[cfg(test)]
 mod cases;
@@ -22,17 +23,20 @@ use std::{
 
 use actix::{Actor, Addr, Arbiter};
 use buzz_protocol::Refusal;
-use tokio::sync::oneshot;
 
-use self::shard::{InvalidSignatures, Knock, Leave};
+use self::shard::{CloseSocket, NoteInvalidSignatures, OpenSocket};
 pub use self::{
     bounded::Fingerprint,
     budgets::Budgets,
     guards::GuardSettings,
-    quota::{Party, Principal, Quota, Quotas, Rates, Spend, Verdict},
-    shard::{Admit, Reply, Shard},
+    quota::{Cost, Principal, Quota, QuotaClass, Quotas, Rates, Verdict},
+    shard::{Admit, Admitted, Shard, SignatureChecksPaused},
+    shared_budget::{SharedAsk, SharedBudget, SharedVerdicts},
 };
-use crate::{connection::Connection, metrics::Metrics, ports::SharedBudget};
+use crate::{
+    metrics::Metrics,
+    reply::{self, Reply},
+};
 
 /// Principals known at once, over all shards: about 115 MB where each spent a little.
 pub const MAX_PRINCIPALS: usize = 1 << 20;
@@ -82,30 +86,39 @@ impl Admission {
         &self.quotas
     }
 
-    /// Whether frames of this party are counted at all.
-    pub fn counts_frames(&self, party: Party) -> bool {
-        let rates = self.quotas.of(party);
-        !rates.frames.is_off() || !rates.messages.is_off()
+    /// Whether all shards are up.
+    pub fn is_up(&self) -> bool {
+        self.shards.iter().all(Addr::connected)
     }
 
-    /// Has a batch of frames decided; the answer is [`crate::connection::Admitted`].
+    /// Has a batch of frames decided.
     pub fn admit_frames(
         &self,
         principal: Principal,
-        party: Party,
-        spends: Vec<Spend>,
-        from: Addr<Connection>,
+        class: QuotaClass,
+        costs: Vec<Cost>,
+        reply: Reply<Admitted>,
     ) {
-        let reply = Reply::to_connection(from, spends.len());
-        self.admit(principal, party, spends, reply);
+        let who = self.fingerprint(&principal);
+        self.shard(who).do_send(Admit {
+            principal,
+            who,
+            class,
+            costs,
+            reply,
+        });
     }
 
     /// Spends one REST call.
     ///
     /// # Errors
     /// The refusal: [`Refusal::Quota`] or [`Refusal::SharedAdmissionUnavailable`].
-    pub async fn admit_api_call(&self, principal: Principal, party: Party) -> Result<(), Refusal> {
-        self.admit_call(principal, party, Spend::ApiCall).await
+    pub async fn admit_api_call(
+        &self,
+        principal: Principal,
+        class: QuotaClass,
+    ) -> Result<(), Refusal> {
+        self.admit_call(principal, class, Cost::ApiCall).await
     }
 
     /// Spends one message, for an event that comes over REST; ephemeral kinds spend nothing.
@@ -115,11 +128,11 @@ impl Admission {
     pub async fn admit_api_event(
         &self,
         principal: Principal,
-        party: Party,
+        class: QuotaClass,
         kind: u16,
     ) -> Result<(), Refusal> {
-        match Spend::event(kind) {
-            Spend::StoredEvent => self.admit_call(principal, party, Spend::Message).await,
+        match Cost::event(kind) {
+            Cost::StoredEvent => self.admit_call(principal, class, Cost::Message).await,
             _ => Ok(()),
         }
     }
@@ -127,58 +140,46 @@ impl Admission {
     async fn admit_call(
         &self,
         principal: Principal,
-        party: Party,
-        spend: Spend,
+        class: QuotaClass,
+        cost: Cost,
     ) -> Result<(), Refusal> {
-        if self
-            .quotas
-            .of(party)
-            .of(spend)
-            .all(|(_, quota)| quota.is_off())
-        {
+        let mut quotas = self.quotas.of(class).of(cost);
+        if quotas.all(|(_, quota)| quota.is_off()) {
             return Ok(());
         }
-        let (reply, verdict) = Reply::to_call();
-        self.admit(principal, party, vec![spend], reply);
-        verdict.await.unwrap_or(Verdict::Unavailable).check()
-    }
-
-    fn admit(&self, principal: Principal, party: Party, spends: Vec<Spend>, reply: Reply) {
-        let who = self.fingerprint(&principal);
-        self.shard(who).do_send(Admit {
-            principal,
-            who,
-            party,
-            spends,
-            reply,
-        });
+        let admitted =
+            reply::ask(|reply| self.admit_frames(principal, class, vec![cost], reply)).await;
+        let verdict = admitted.verdicts.first().copied();
+        verdict.unwrap_or(Verdict::Unavailable).check()
     }
 
     /// Whether one more socket may be opened from this address.
     ///
     /// # Errors
     /// Whole seconds until it may be tried again.
-    pub async fn enter(&self, address: IpAddr) -> Result<Visit, NonZeroU32> {
+    pub async fn open_socket(&self, address: IpAddr) -> Result<SocketSlot, NonZeroU32> {
         if self.guards.connections == 0 && self.guards.handshakes.is_off() {
-            return Ok(Visit(None));
+            return Ok(SocketSlot(None));
         }
         let who = self.fingerprint(&Principal::address(address));
-        let (reply, answer) = oneshot::channel();
         let shard = self.shard(who);
-        shard.do_send(Knock { who, reply });
-        // Where the shard is gone, nobody comes in unseen.
-        answer.await.unwrap_or(Err(NonZeroU32::MIN))
+        reply::ask(|reply| shard.do_send(OpenSocket { who, reply })).await
     }
 
-    /// Counts invalid signatures against the address that they came from. Where they are too
-    /// many, `from` hears [`crate::connection::Suspect`].
-    pub fn note_invalid_signatures(&self, address: IpAddr, count: usize, from: Addr<Connection>) {
-        if count == 0 || self.guards.invalid_signatures.is_off() {
+    /// Counts invalid signatures against the address that they came from. Where they are not
+    /// counted, `reply` says so by its drop.
+    pub fn note_invalid_signatures(
+        &self,
+        address: IpAddr,
+        count: usize,
+        reply: Reply<SignatureChecksPaused>,
+    ) {
+        if self.guards.invalid_signatures.is_off() {
             return;
         }
         let who = self.fingerprint(&Principal::address(address));
-        self.shard(who)
-            .do_send(InvalidSignatures { who, count, from });
+        let shard = self.shard(who);
+        shard.do_send(NoteInvalidSignatures { who, count, reply });
     }
 
     fn fingerprint(&self, principal: &Principal) -> Fingerprint {
@@ -192,19 +193,19 @@ impl Admission {
     }
 }
 
-/// A place among the open sockets of an address; given back when dropped.
-pub struct Visit(Option<(Addr<Shard>, Fingerprint)>);
+/// A place among the open sockets of an address. Its drop gives the place back.
+pub struct SocketSlot(Option<(Addr<Shard>, Fingerprint)>);
 
-impl Visit {
+impl SocketSlot {
     fn new(shard: Addr<Shard>, who: Fingerprint) -> Self {
         Self(Some((shard, who)))
     }
 }
 
-impl Drop for Visit {
+impl Drop for SocketSlot {
     fn drop(&mut self) {
         if let Some((shard, who)) = self.0.take() {
-            shard.do_send(Leave { who });
+            shard.do_send(CloseSocket { who });
         }
     }
 }

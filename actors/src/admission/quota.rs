@@ -41,7 +41,7 @@ impl Quota {
     }
 }
 
-/// The quotas of one party.
+/// The quotas of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     /// EVENT, REQ and COUNT frames.
@@ -61,17 +61,17 @@ impl Rates {
     };
 
     /// The quotas that `spend` is counted against.
-    pub(super) fn of(&self, spend: Spend) -> impl Iterator<Item = (usize, Quota)> {
+    pub(super) fn of(&self, cost: Cost) -> impl Iterator<Item = (usize, Quota)> {
         let all = [self.frames, self.messages, self.api_calls];
-        let counted = spend.counted();
-        counted.iter().map(move |&class| (class, all[class]))
+        let counted = cost.counted();
+        counted.iter().map(move |&counter| (counter, all[counter]))
     }
 }
 
-/// The quotas of both parties.
+/// The quotas of both classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quotas {
-    /// Of people, and of whoever is not known to be an agent.
+    /// Of people, and of every sender that is not known to be an agent.
     pub human: Rates,
     /// Of members with the role of an agent.
     pub agent: Rates,
@@ -84,11 +84,17 @@ impl Quotas {
         agent: Rates::OFF,
     };
 
-    /// Those of one party.
-    pub fn of(&self, party: Party) -> &Rates {
-        match party {
-            Party::Human => &self.human,
-            Party::Agent => &self.agent,
+    /// Whether frames of this class are counted at all.
+    pub fn count_frames(&self, class: QuotaClass) -> bool {
+        let rates = self.of(class);
+        !rates.frames.is_off() || !rates.messages.is_off()
+    }
+
+    /// Those of one class.
+    pub fn of(&self, class: QuotaClass) -> &Rates {
+        match class {
+            QuotaClass::Human => &self.human,
+            QuotaClass::Agent => &self.agent,
         }
     }
 
@@ -103,16 +109,16 @@ impl Quotas {
     }
 }
 
-/// Whose quotas count.
+/// Which quotas apply to a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Party {
-    /// A person, or nobody knows.
+pub enum QuotaClass {
+    /// A person, or an unknown sender.
     Human,
-    /// A program that is a member as such.
+    /// A member with the role of an agent.
     Agent,
 }
 
-impl From<Option<Role>> for Party {
+impl From<Option<Role>> for QuotaClass {
     fn from(role: Option<Role>) -> Self {
         match role {
             Some(Role::Agent) => Self::Agent,
@@ -121,12 +127,12 @@ impl From<Option<Role>> for Party {
     }
 }
 
-/// Who spends: one budget each.
+/// A sender that has a budget of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Principal {
-    /// A key that was proved, over all its sockets and calls.
+    /// A key that has logged in, over all its sockets and calls.
     Key(Pubkey),
-    /// An address without one. Made by [`Principal::address`].
+    /// An address without a login. Made by [`Principal::address`].
     Address(IpAddr),
 }
 
@@ -154,7 +160,7 @@ impl fmt::Display for Principal {
 
 /// What one frame or call costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spend {
+pub enum Cost {
     /// A REQ, a COUNT, an ephemeral EVENT, or a frame that can't be read.
     Frame,
     /// An EVENT that is stored: a frame and a message.
@@ -165,7 +171,7 @@ pub enum Spend {
     Message,
 }
 
-impl Spend {
+impl Cost {
     /// An EVENT of this kind.
     pub fn event(kind: u16) -> Self {
         match class(kind) {
@@ -174,7 +180,7 @@ impl Spend {
         }
     }
 
-    /// The classes it is counted in: 0 frames, 1 messages, 2 API calls.
+    /// The counters it adds to: 0 frames, 1 messages, 2 API calls.
     pub fn counted(self) -> &'static [usize] {
         match self {
             Self::Frame => &[0],
@@ -185,10 +191,10 @@ impl Spend {
     }
 }
 
-/// The answer to one [`Spend`]. What is refused costs nothing.
+/// The answer to one [`Cost`]. What is refused costs nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is counted and may go on.
+    /// It is counted, and may go on.
     Admitted,
     /// The quota is used up.
     Exceeded {

@@ -1,29 +1,28 @@
 //! One part of the principals: the actor that counts what they spend.
 //!
-//! Bound: one batch a connection and one call a REST request are on their way here; budgets of
-//! [`super::MAX_PRINCIPALS`] over all shards. Arrives: `Admit`, `Knock`, `Leave`,
-//! `InvalidSignatures`. Leaves: a verdict for each, in order. When full: the budget that was
-//! silent longest is forgotten for a new one.
+//! Bound: one batch a connection and one ask a REST call are on their way here; budgets of
+//! [`super::MAX_PRINCIPALS`] over all shards. Arrives: `Admit`, `OpenSocket`, `CloseSocket`,
+//! `NoteInvalidSignatures`. Leaves: one answer to each question, in order. When full: the budget
+//! that was silent longest is forgotten for a new one.
 
 use std::{
     num::NonZeroU32,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
-use tokio::sync::oneshot;
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, WrapFuture};
 
 use super::{
-    AdmissionSettings, Visit,
+    AdmissionSettings, SharedAsk, SharedBudget, SocketSlot,
     bounded::Fingerprint,
     budgets::Budgets,
     guards::Guards,
-    quota::{Party, Principal, Spend, Verdict},
+    quota::{Cost, Principal, QuotaClass, Verdict},
 };
 use crate::{
-    connection::{Admitted, Connection, Suspect},
     metrics::Metrics,
-    ports::{SharedAsk, SharedBudget},
+    reply::{Answer, Reply},
 };
 
 /// What one principal wants to spend.
@@ -34,91 +33,79 @@ pub struct Admit {
     pub principal: Principal,
     /// The same, for the table.
     pub who: Fingerprint,
-    /// Whose quotas count.
-    pub party: Party,
+    /// Which quotas apply.
+    pub class: QuotaClass,
     /// What, in order.
-    pub spends: Vec<Spend>,
-    /// Who waits for the answer.
-    pub reply: Reply,
+    pub costs: Vec<Cost>,
+    /// Takes the verdicts.
+    pub reply: Reply<Admitted>,
 }
 
-/// Who waits for the verdicts. Dropped without an answer, it says that nobody could be asked:
-/// whatever happens here, nothing waits for ever and nothing is admitted unseen.
-pub struct Reply {
-    to: Option<To>,
-    count: usize,
+/// The answer to [`Admit`].
+#[derive(Debug)]
+pub struct Admitted {
+    /// One for each cost, in order. A missing one is [`Verdict::Unavailable`]: what nobody counted
+    /// is never admitted.
+    pub verdicts: Vec<Verdict>,
 }
 
-enum To {
-    Connection(Addr<Connection>),
-    Call(oneshot::Sender<Verdict>),
-}
-
-impl Reply {
-    pub(super) fn to_connection(addr: Addr<Connection>, count: usize) -> Self {
-        let to = Some(To::Connection(addr));
-        Self { to, count }
-    }
-
-    pub(super) fn to_call() -> (Self, oneshot::Receiver<Verdict>) {
-        let (sender, verdict) = oneshot::channel();
-        let to = Some(To::Call(sender));
-        (Self { to, count: 1 }, verdict)
-    }
-
-    fn send(mut self, verdicts: Vec<Verdict>) {
-        self.answer(verdicts);
-    }
-
-    fn answer(&mut self, verdicts: Vec<Verdict>) {
-        match self.to.take() {
-            Some(To::Connection(addr)) => addr.do_send(Admitted { verdicts }),
-            Some(To::Call(sender)) => {
-                let verdict = verdicts.first().copied();
-                // A caller that is gone needs no answer.
-                let _ = sender.send(verdict.unwrap_or(Verdict::Unavailable));
-            }
-            None => {}
+impl Answer for Admitted {
+    fn unanswered() -> Self {
+        Self {
+            verdicts: Vec::new(),
         }
     }
 }
 
-impl Drop for Reply {
-    fn drop(&mut self) {
-        if self.to.is_some() {
-            self.answer(vec![Verdict::Unavailable; self.count]);
-        }
+/// Asks for a place among the open sockets of an address.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct OpenSocket {
+    pub(super) who: Fingerprint,
+    pub(super) reply: Reply<Result<SocketSlot, NonZeroU32>>,
+}
+
+impl Answer for Result<SocketSlot, NonZeroU32> {
+    fn unanswered() -> Self {
+        Err(NonZeroU32::MIN)
     }
 }
 
-/// One wants to open a socket.
+/// A socket that had a place has closed.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct Knock {
-    pub(super) who: Fingerprint,
-    pub(super) reply: oneshot::Sender<Result<Visit, NonZeroU32>>,
-}
-
-/// A socket that came in has closed.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Leave {
+pub(super) struct CloseSocket {
     pub(super) who: Fingerprint,
 }
 
-/// Signatures were wrong.
+/// Signatures from an address were wrong.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct InvalidSignatures {
+pub(super) struct NoteInvalidSignatures {
     pub(super) who: Fingerprint,
     pub(super) count: usize,
-    pub(super) from: Addr<Connection>,
+    pub(super) reply: Reply<SignatureChecksPaused>,
+}
+
+/// The answer to [`NoteInvalidSignatures`]: whether there were too many.
+#[derive(Debug, Clone, Copy)]
+pub struct SignatureChecksPaused {
+    /// For so long, no signature from this socket is checked; `None`: they go on.
+    pub retry_in_secs: Option<NonZeroU32>,
+}
+
+impl Answer for SignatureChecksPaused {
+    fn unanswered() -> Self {
+        Self {
+            retry_in_secs: None,
+        }
+    }
 }
 
 /// Sent to itself: handled once everything that waits in the mailbox has been.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Ask;
+struct AskShared;
 
 /// How often idle principals are forgotten, and the gauge is set.
 const TICK: Duration = Duration::from_secs(1);
@@ -138,7 +125,7 @@ pub struct Shard {
 
 /// The budgets are elsewhere: what came in while the mailbox was emptied is asked at once.
 struct Shared {
-    budget: std::sync::Arc<dyn SharedBudget>,
+    budget: Arc<dyn SharedBudget>,
     waiting: Vec<Admit>,
 }
 
@@ -187,7 +174,7 @@ impl Handler<Admit> for Shard {
     fn handle(&mut self, admit: Admit, ctx: &mut Self::Context) {
         if let Some(shared) = &mut self.shared {
             if shared.waiting.is_empty() {
-                ctx.notify(Ask);
+                ctx.notify(AskShared);
             }
             shared.waiting.push(admit);
             return;
@@ -195,14 +182,14 @@ impl Handler<Admit> for Shard {
         let now = self.now();
         let verdicts = self
             .budgets
-            .spend(admit.who, admit.party, &admit.spends, now);
-        admit.reply.send(verdicts);
+            .spend(admit.who, admit.class, &admit.costs, now);
+        admit.reply.send(Admitted { verdicts });
     }
 }
 
-impl Handler<Ask> for Shard {
+impl Handler<AskShared> for Shard {
     type Result = ();
-    fn handle(&mut self, _: Ask, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: AskShared, ctx: &mut Self::Context) {
         let Some(shared) = &mut self.shared else {
             return;
         };
@@ -212,49 +199,45 @@ impl Handler<Ask> for Shard {
             .map(|admit| {
                 let ask = SharedAsk {
                     principal: admit.principal,
-                    party: admit.party,
-                    spends: admit.spends,
+                    class: admit.class,
+                    costs: admit.costs,
                 };
                 (ask, admit.reply)
             })
             .unzip();
         let asked = shared.budget.spend(asks).into_actor(self);
         ctx.spawn(asked.map(|answers, _, _| {
-            // A reply without an answer says so by its drop.
+            // A reply that is left without an answer says so by its drop.
             for (reply, verdicts) in replies.into_iter().zip(answers) {
-                if verdicts.len() == reply.count {
-                    reply.send(verdicts);
-                }
+                reply.send(Admitted { verdicts });
             }
         }));
     }
 }
 
-impl Handler<Knock> for Shard {
+impl Handler<OpenSocket> for Shard {
     type Result = ();
-    fn handle(&mut self, knock: Knock, ctx: &mut Self::Context) {
+    fn handle(&mut self, open: OpenSocket, ctx: &mut Self::Context) {
         let now = self.now();
-        let Knock { who, reply } = knock;
-        let answer = self.guards.knock(who, now);
-        // Where nobody waits any more, the visit's drop gives the place back.
-        let _ = reply.send(answer.map(|()| Visit::new(ctx.address(), who)));
+        let OpenSocket { who, reply } = open;
+        let answer = self.guards.open_socket(who, now);
+        // Where nobody waits any more, the slot's drop gives the place back.
+        reply.send(answer.map(|()| SocketSlot::new(ctx.address(), who)));
     }
 }
 
-impl Handler<Leave> for Shard {
+impl Handler<CloseSocket> for Shard {
     type Result = ();
-    fn handle(&mut self, leave: Leave, _: &mut Self::Context) {
-        self.guards.leave(leave.who);
+    fn handle(&mut self, close: CloseSocket, _: &mut Self::Context) {
+        self.guards.close_socket(close.who);
     }
 }
 
-impl Handler<InvalidSignatures> for Shard {
+impl Handler<NoteInvalidSignatures> for Shard {
     type Result = ();
-    fn handle(&mut self, invalid: InvalidSignatures, _: &mut Self::Context) {
-        let InvalidSignatures { who, count, from } = invalid;
+    fn handle(&mut self, note: NoteInvalidSignatures, _: &mut Self::Context) {
         let now = self.now();
-        if let Some(retry_in_secs) = self.guards.invalid_signatures(who, count, now) {
-            from.do_send(Suspect { retry_in_secs });
-        }
+        let retry_in_secs = self.guards.invalid_signatures(note.who, note.count, now);
+        note.reply.send(SignatureChecksPaused { retry_in_secs });
     }
 }

@@ -7,7 +7,7 @@ use super::{
     budgets::Budgets,
     cases::CASES,
     guards::{GuardSettings, Guards},
-    quota::{Party, Principal, Quota, Quotas, Rates, Spend, Verdict},
+    quota::{Cost, Principal, Quota, QuotaClass, Quotas, Rates, Verdict},
 };
 
 fn quotas(frames: (u32, u32), messages: u32) -> Quotas {
@@ -25,13 +25,13 @@ fn quotas(frames: (u32, u32), messages: u32) -> Quotas {
     }
 }
 
-fn spends(text: &str) -> Vec<Spend> {
-    let spend = |c| match c {
-        'f' => Spend::Frame,
-        'm' => Spend::StoredEvent,
+fn costs(text: &str) -> Vec<Cost> {
+    let cost = |c| match c {
+        'f' => Cost::Frame,
+        'm' => Cost::StoredEvent,
         other => panic!("{other}"),
     };
-    text.chars().map(spend).collect()
+    text.chars().map(cost).collect()
 }
 
 fn secs(verdict: Verdict) -> u32 {
@@ -46,7 +46,7 @@ const ME: Fingerprint = Fingerprint(1, 2);
 
 /// Mutants: `<` for `<=` at the limit or at the window's end; a window that begins at a multiple
 /// of its length; seconds rounded down; a refusal that is counted, or moves the end; a message
-/// that spends half of its price; a limit of zero that refuses.
+/// that costs half of its price; a limit of zero that refuses.
 #[test]
 fn what_is_admitted_when() {
     // The second start is a millisecond before the 32-bit clock wraps, in the middle of a case.
@@ -54,7 +54,7 @@ fn what_is_admitted_when() {
         for case in CASES {
             let mut budgets = Budgets::new(quotas(case.frames, case.messages), 10);
             for &(at, text, expected) in case.steps {
-                let verdicts = budgets.spend(ME, Party::Human, &spends(text), start + at);
+                let verdicts = budgets.spend(ME, QuotaClass::Human, &costs(text), start + at);
                 let found: Vec<_> = verdicts.into_iter().map(secs).collect();
                 assert_eq!(found, expected, "{}: at {at} from {start}", case.name);
             }
@@ -77,7 +77,7 @@ proptest! {
         let mut log = VecDeque::new();
         for gap in gaps {
             now += gap;
-            let found = secs(budgets.spend(ME, Party::Human, &[Spend::Frame], now)[0]);
+            let found = secs(budgets.spend(ME, QuotaClass::Human, &[Cost::Frame], now)[0]);
             while log.front().is_some_and(|t| now - t >= window) {
                 log.pop_front();
             }
@@ -103,14 +103,14 @@ fn principals_and_parties_are_apart() {
     let mut quotas = quotas((1, 5), 0);
     quotas.agent.frames.limit = 3;
     let mut budgets = Budgets::new(quotas, 10);
-    let all = spends("ffff");
-    let mut admitted = |who, party| {
-        let verdicts = budgets.spend(who, party, &all, 0);
+    let all = costs("ffff");
+    let mut admitted = |who, class| {
+        let verdicts = budgets.spend(who, class, &all, 0);
         verdicts.into_iter().filter(|v| secs(*v) == 0).count()
     };
-    assert_eq!(admitted(Fingerprint(1, 1), Party::Human), 1);
-    assert_eq!(admitted(Fingerprint(1, 2), Party::Human), 1);
-    assert_eq!(admitted(Fingerprint(2, 1), Party::Agent), 3);
+    assert_eq!(admitted(Fingerprint(1, 1), QuotaClass::Human), 1);
+    assert_eq!(admitted(Fingerprint(1, 2), QuotaClass::Human), 1);
+    assert_eq!(admitted(Fingerprint(2, 1), QuotaClass::Agent), 3);
 }
 
 /// Mutants: a table without a bound; the newest forgotten instead of the oldest; a new principal
@@ -119,7 +119,7 @@ fn principals_and_parties_are_apart() {
 fn a_full_table_forgets_who_was_silent_longest_and_counts_the_new_one() {
     let mut budgets = Budgets::new(quotas((1, 5), 0), 3);
     let mut spend = |who: u64, now| {
-        let found = budgets.spend(Fingerprint(who, 0), Party::Human, &[Spend::Frame], now);
+        let found = budgets.spend(Fingerprint(who, 0), QuotaClass::Human, &[Cost::Frame], now);
         (secs(found[0]), budgets.len(), budgets.shed())
     };
     for who in 0..3 {
@@ -176,18 +176,18 @@ fn an_address_has_so_many_sockets_and_handshakes() {
         invalid_signatures: Quota::per_minute(3),
     };
     let mut guards = Guards::new(settings, 10);
-    assert!(guards.knock(ME, 0).is_ok() && guards.knock(ME, 0).is_ok());
-    assert!(guards.knock(ME, 0).is_err(), "two are open");
+    assert!(guards.open_socket(ME, 0).is_ok() && guards.open_socket(ME, 0).is_ok());
+    assert!(guards.open_socket(ME, 0).is_err(), "two are open");
     assert!(
-        guards.knock(Fingerprint(9, 9), 0).is_ok(),
+        guards.open_socket(Fingerprint(9, 9), 0).is_ok(),
         "another address"
     );
-    guards.leave(ME);
-    assert!(guards.knock(ME, 10).is_ok());
-    guards.leave(ME);
-    assert_eq!(guards.knock(ME, 500).map_err(u32::from), Err(60));
-    assert!(guards.knock(ME, 60_499).is_err());
-    assert!(guards.knock(ME, 60_500).is_ok());
+    guards.close_socket(ME);
+    assert!(guards.open_socket(ME, 10).is_ok());
+    guards.close_socket(ME);
+    assert_eq!(guards.open_socket(ME, 500).map_err(u32::from), Err(60));
+    assert!(guards.open_socket(ME, 60_499).is_err());
+    assert!(guards.open_socket(ME, 60_500).is_ok());
 
     assert_eq!(guards.invalid_signatures(ME, 3, 0), None);
     assert_eq!(guards.invalid_signatures(ME, 1, 0).map(u32::from), Some(60));

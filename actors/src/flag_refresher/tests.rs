@@ -11,10 +11,7 @@ use metrics::{Counter, Gauge};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::*;
-use crate::{
-    flags::{AUTH, HISTORY_READS},
-    ports::FlagError,
-};
+use crate::flags::{AUTH, FlagError, HISTORY_READS};
 
 /// What the source does when it is asked for a flag.
 #[derive(Clone, Copy)]

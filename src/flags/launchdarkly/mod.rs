@@ -8,10 +8,7 @@ mod transport;
 use std::{collections::HashSet, sync::Arc, sync::mpsc, time::Duration};
 
 use anyhow::{Result, anyhow};
-use buzz_actors::{
-    flags::{EvaluationContext, IntegerFlag},
-    ports::{FlagError, FlagSource},
-};
+use buzz_actors::flags::{EvaluationContext, FlagError, FlagSource, IntegerFlag};
 use launchdarkly_server_sdk::{Client, Context, ContextBuilder, EvalError, Reason};
 use serde_json::Value;
 use tokio::{

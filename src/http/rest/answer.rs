@@ -16,7 +16,7 @@ use actix_web::{
     },
     web::{Bytes, Payload},
 };
-use buzz_actors::connection::LogLines;
+use buzz_actors::access_log::LogLines;
 use buzz_protocol::{Refusal, http_auth};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::json;

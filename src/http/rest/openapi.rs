@@ -1,6 +1,6 @@
 //! The description of the REST requests (OpenAPI), with this relay's address and limits.
 
-use buzz_actors::rooms::Settings;
+use buzz_actors::shared::Settings;
 use serde_json::{Value, json};
 
 const DOCUMENT: &str = include_str!("openapi.json");

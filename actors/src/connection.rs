@@ -1,0 +1,430 @@
+//! The actor of one socket: a thin shell around its [`Session`]. Bytes and answers come in, the
+//! session says what they mean, and bytes and questions go out.
+//!
+//! Bound: what the session bounds; one message that is here in part. Arrives: the client's bytes,
+//! answers ([`Input`]), live events ([`Live`]), `Shutdown`. Leaves: the client's bytes, questions
+//! to the actors, lines to the access log.
+//!
+//! The HTTP dispatcher polls the actor only while its own buffer has room. So being polled means
+//! that what was handed over last is on its way, and a client that does not read stops its actor.
+
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{self, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use actix::{Actor, ActorContext, ActorFuture, AsyncContext, Handler};
+use actix_web::{Error, HttpRequest, HttpResponse, web::Payload};
+use actix_web_actors::{HttpContext, ws::handshake};
+use futures_util::Stream;
+
+use crate::{
+    admission::SocketSlot,
+    db_reader::{CountEvents, LookUpRole, Read, ReadPage},
+    fanout::{Live, Subscribe, Subscriber, Unsubscribe},
+    gate::Acquire,
+    permits::Permit,
+    registry::{ConnectionClosed, ConnectionOpened, Shutdown},
+    reply::{Answer, Reply},
+    services::Services,
+    session::{Input, LogLine, Now, Output, Session},
+    verifier::{VerifyEvents, VerifyLogin},
+    ws::{Decoder, Incoming},
+};
+
+/// A message must be whole this long after its first byte.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Frames taken in one go before other connections get their turn.
+const FRAMES_AT_ONCE: usize = 128;
+
+type Context = HttpContext<Connection>;
+
+/// See the module.
+pub struct Connection {
+    number: u64,
+    peer: IpAddr,
+    opened: Instant,
+    services: Arc<Services>,
+    session: Session,
+    decoder: Decoder,
+    /// When the message that is here in part began to arrive.
+    unfinished_since: Option<Instant>,
+    /// Wakes the pump for what came outside its turn.
+    waker: Option<Waker>,
+    _permit: Permit,
+    _slot: SocketSlot,
+}
+
+/// What a connection begins with.
+pub struct Opening {
+    /// Its number, never used twice.
+    pub number: u64,
+    /// The client's address.
+    pub peer: IpAddr,
+    /// What a login must sign; it must not be guessable.
+    pub challenge: String,
+    /// Its permit among the open sockets.
+    pub permit: Permit,
+    /// Its place among those of its address.
+    pub slot: SocketSlot,
+    /// The actors it talks to.
+    pub services: Arc<Services>,
+}
+
+/// Answers the upgrade request and starts the connection's actor.
+///
+/// # Errors
+/// When the request is no WebSocket handshake.
+pub fn start(
+    request: &HttpRequest,
+    payload: Payload,
+    opening: Opening,
+) -> Result<HttpResponse, Error> {
+    let mut response = handshake(request)?;
+    let context = HttpContext::with_factory(move |ctx| {
+        ctx.spawn(Pump { payload });
+        Connection::new(opening)
+    });
+    Ok(response.streaming(context))
+}
+
+impl Connection {
+    fn new(opening: Opening) -> Self {
+        let Opening {
+            number,
+            peer,
+            challenge,
+            permit,
+            slot,
+            services,
+        } = opening;
+        let now = now(&services);
+        let shared = Arc::clone(&services.shared);
+        Self {
+            number,
+            peer,
+            opened: now.at,
+            decoder: Decoder::new(shared.settings.max_frame_bytes),
+            session: Session::new(shared, peer, challenge, now),
+            unfinished_since: None,
+            waker: None,
+            _permit: permit,
+            _slot: slot,
+            services,
+        }
+    }
+
+    fn handle_input(&mut self, input: Input) {
+        let now = now(&self.services);
+        self.session.handle(input, now);
+    }
+
+    /// Has the pump polled again.
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Carries one output out.
+    fn carry_out(&mut self, output: Output, ctx: &Context) {
+        let services = &self.services;
+        match output {
+            Output::Admit {
+                principal,
+                class,
+                costs,
+            } => {
+                let reply = reply(ctx, Input::Admitted);
+                services
+                    .admission
+                    .admit_frames(principal, class, costs, reply);
+            }
+            Output::NoteInvalidSignatures { count } => {
+                let reply = reply(ctx, Input::SignatureChecksPaused);
+                services
+                    .admission
+                    .note_invalid_signatures(self.peer, count, reply);
+            }
+            Output::VerifyEvents {
+                batch,
+                events,
+                permit,
+            } => {
+                services.verifier.do_send(VerifyEvents {
+                    events,
+                    permit,
+                    verified: reply(ctx, move |verified| Input::Verified { batch, verified }),
+                    stored: reply(ctx, move |stored| Input::Stored { batch, stored }),
+                });
+            }
+            Output::VerifyLogin { event } => {
+                let id = event.id;
+                let reply = reply(ctx, move |verdict| Input::LoginVerified { id, verdict });
+                services.verifier.do_send(VerifyLogin { event, reply });
+            }
+            Output::LookUpRole { key, login } => {
+                let reply = reply(ctx, move |found| Input::RoleFound { key, login, found });
+                services.auth_gate.do_send(Acquire {
+                    work: LookUpRole { key, reply },
+                    since: Instant::now(),
+                });
+            }
+            Output::Subscribe { token, filters } => {
+                // The order matters. docs/architecture.md, "The seam".
+                services.fanout.do_send(Subscribe {
+                    connection: self.number,
+                    token,
+                    filters,
+                    subscriber: Subscriber::new(ctx.address().recipient()),
+                    usage: self.session.send_queue_usage(),
+                });
+                let committed = services.committed.get();
+                self.handle_input(Input::Subscribed { token, committed });
+            }
+            Output::Unsubscribe { token } => services.fanout.do_send(Unsubscribe {
+                connection: self.number,
+                token: Some(token),
+            }),
+            Output::ReadPage {
+                token,
+                prefix,
+                query,
+                permit,
+                span,
+            } => {
+                let page = ReadPage {
+                    query,
+                    prefix: Some(prefix),
+                    permit,
+                    span,
+                    reply: reply(ctx, move |page| Input::Page { token, page }),
+                };
+                services.history_gate.do_send(Acquire {
+                    work: Read::Page(Box::new(page)),
+                    since: Instant::now(),
+                });
+            }
+            Output::Count {
+                name,
+                filters,
+                permit,
+                span,
+            } => {
+                let since = Instant::now();
+                let work = CountEvents {
+                    query: Box::new(services.query(filters)),
+                    permit,
+                    span,
+                    since,
+                    reply: reply(ctx, move |count| Input::Counted { name, count }),
+                };
+                services.count_gate.do_send(Acquire { work, since });
+            }
+            Output::Log(line) => self.log(line),
+        }
+    }
+
+    fn log(&self, line: LogLine) {
+        let LogLine {
+            verb,
+            outcome,
+            reason,
+            left_out,
+        } = line;
+        let left_out = (left_out > 0).then_some(left_out);
+        let (peer, connection) = (self.peer, self.number);
+        if verb == "AUTH" {
+            tracing::info!(
+                target: "access", outcome, reason, verb, %peer, connection, left_out,
+                "login {outcome}/{reason}"
+            );
+        } else {
+            tracing::info!(
+                target: "access", outcome, reason, verb, %peer, connection, left_out,
+                "frame refused: {outcome}/{reason}"
+            );
+        }
+    }
+
+    fn read_socket(
+        &mut self,
+        payload: &mut Payload,
+        ctx: &mut Context,
+        task: &mut task::Context<'_>,
+    ) {
+        let mut taken = 0;
+        while self.session.may_read() {
+            if taken >= FRAMES_AT_ONCE {
+                task.waker().wake_by_ref();
+                return;
+            }
+            match self.decoder.next_message() {
+                Ok(Some(message)) => {
+                    taken += 1;
+                    self.unfinished_since = None;
+                    self.handle_input(message.into());
+                    continue;
+                }
+                Ok(None) => self.watch_unfinished(ctx),
+                Err(broken) => return self.handle_input(Input::Broken(broken)),
+            }
+            match Pin::new(&mut *payload).poll_next(task) {
+                Poll::Ready(Some(Ok(bytes))) => self.decoder.push(&bytes),
+                Poll::Ready(Some(Err(_)) | None) => self.handle_input(Input::ClientGone),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    /// Starts the clock of a message that is here in part.
+    fn watch_unfinished(&mut self, ctx: &mut Context) {
+        if self.unfinished_since.is_some() || !self.decoder.is_unfinished() {
+            return;
+        }
+        let since = Instant::now();
+        self.unfinished_since = Some(since);
+        ctx.run_later(MESSAGE_TIMEOUT, move |connection, _| {
+            if connection.unfinished_since == Some(since) {
+                connection.handle_input(Input::MessageTimedOut);
+                connection.wake();
+            }
+        });
+    }
+}
+
+fn now(services: &Services) -> Now {
+    Now {
+        at: Instant::now(),
+        unix_secs: (services.clock)(),
+    }
+}
+
+/// A reply that comes back to this connection as an input of its session.
+fn reply<T: Answer>(ctx: &Context, input: impl FnOnce(T) -> Input + Send + 'static) -> Reply<T> {
+    Reply::to_actor(ctx.address(), input)
+}
+
+impl From<Incoming> for Input {
+    fn from(message: Incoming) -> Self {
+        match message {
+            Incoming::Text(text) => Self::Text(text),
+            Incoming::Binary => Self::Binary,
+            Incoming::Ping(payload) => Self::Ping(payload),
+            Incoming::Pong => Self::Pong,
+            Incoming::Close => Self::ClientClosed,
+        }
+    }
+}
+
+/// Moves bytes and outputs. Polled whenever the actor is, behind the messages of its mailbox.
+struct Pump {
+    payload: Payload,
+}
+
+impl ActorFuture<Connection> for Pump {
+    type Output = ();
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        connection: &mut Connection,
+        ctx: &mut Context,
+        task: &mut task::Context<'_>,
+    ) -> Poll<()> {
+        connection.read_socket(&mut self.payload, ctx, task);
+        connection.handle_input(Input::Ready);
+        while let Some(output) = connection.session.next_output() {
+            connection.carry_out(output, ctx);
+        }
+        if let Some(bytes) = connection.session.take_outgoing() {
+            ctx.write(bytes);
+        }
+        if connection.session.is_closed() {
+            ctx.stop();
+        }
+        let waker = task.waker();
+        if !connection
+            .waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(waker))
+        {
+            connection.waker = Some(waker.clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Actor for Connection {
+    type Context = Context;
+
+    fn started(&mut self, ctx: &mut Context) {
+        let services = &self.services;
+        services.shared.metrics.connections.increment(1.0);
+        services.registry.do_send(ConnectionOpened {
+            connection: self.number,
+            recipient: ctx.address().recipient(),
+        });
+        let settings = &services.shared.settings;
+        if settings.members_only {
+            ctx.run_interval(settings.auth_recheck, |connection, _| {
+                connection.handle_input(Input::RecheckMembers);
+                connection.wake();
+            });
+        }
+        if settings.auth_required {
+            ctx.run_later(settings.auth_timeout, |connection, _| {
+                connection.handle_input(Input::LoginDue);
+                connection.wake();
+            });
+        }
+    }
+
+    fn stopped(&mut self, _: &mut Context) {
+        let (services, session) = (&self.services, &self.session);
+        services.shared.metrics.connections.decrement(1.0);
+        if session.has_subscriptions() {
+            services.fanout.do_send(Unsubscribe {
+                connection: self.number,
+                token: None,
+            });
+        }
+        services.registry.do_send(ConnectionClosed {
+            connection: self.number,
+        });
+        let (reason, left_out) = (session.close_reason(), session.lines_left_out());
+        tracing::info!(
+            target: "access", outcome = "ok", reason, peer = %self.peer, connection = self.number,
+            frames = session.frames_received(), left_out = (left_out > 0).then_some(left_out),
+            seconds = self.opened.elapsed().as_secs(), "connection finished: ok/{reason}"
+        );
+    }
+}
+
+impl actix::Message for Input {
+    type Result = ();
+}
+
+impl Handler<Input> for Connection {
+    type Result = ();
+    fn handle(&mut self, input: Input, _: &mut Context) {
+        self.handle_input(input);
+    }
+}
+
+impl Handler<Live> for Connection {
+    type Result = ();
+    fn handle(&mut self, live: Live, _: &mut Context) {
+        self.handle_input(Input::Live(live));
+    }
+}
+
+impl Handler<Shutdown> for Connection {
+    type Result = ();
+    fn handle(&mut self, _: Shutdown, _: &mut Context) {
+        self.handle_input(Input::Shutdown);
+        self.wake();
+    }
+}

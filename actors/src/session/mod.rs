@@ -1,0 +1,445 @@
+//! What one socket's messages mean: a pure state machine. It knows no actor, no clock and no
+//! socket; [`crate::connection`] brings it inputs and carries its outputs out.
+//!
+//! Bound: [`MAX_FRAMES_IN_FLIGHT`] frames and [`MAX_READS_IN_FLIGHT`] reads in work; then
+//! [`Session::may_read`] says that the socket must not be read. What waits to be sent is bounded
+//! by the same numbers for answers, and by the fan-out for live events (`send_queue`).
+//!
+//! Follow a frame: [`Session::handle`] parses it, `admission` orders and pays for it, the verb's
+//! file checks it and asks a question ([`Output`]), whose answer ([`Input`]) comes back to the
+//! same file. The life of a session: any number of inputs, then [`Input::Ready`], then all outputs.
+
+mod admission;
+mod auth;
+mod count;
+mod event;
+mod outgoing;
+mod refusing;
+mod req;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Instant};
+
+use buzz_protocol::{
+    ClientFrame, Event, EventId, Filter, Pubkey, Refusal,
+    client_frame::{About, BadFrame},
+    relay_frame,
+};
+use bytes::Bytes;
+use tracing::Span;
+
+pub use self::refusing::LogLine;
+use self::{
+    admission::{Received, Waiting},
+    auth::Login,
+    event::EventsInFlight,
+    outgoing::Outgoing,
+    subscriptions::Subscriptions,
+};
+use crate::{
+    access_log::LogLines,
+    admission::{Admitted, Cost, Principal, QuotaClass, SignatureChecksPaused},
+    db_reader::{HistoryPage, RoleFound},
+    fanout::Live,
+    permits::Permit,
+    ports::Query,
+    send_queue::SendQueueUsage,
+    shared::Shared,
+    verifier::Verified,
+    writer::Stored,
+    ws::{Broken, CloseCode},
+};
+
+/// EVENT, REQ and COUNT frames of one socket in work at once. Further ones wait in the socket, so
+/// that one client can't take every permit.
+pub const MAX_FRAMES_IN_FLIGHT: usize = 64;
+/// History pages and counts among them.
+pub const MAX_READS_IN_FLIGHT: usize = 16;
+/// The socket is not read while more than this waits to be sent, in bytes.
+const MAX_UNSENT_BYTES: usize = 512 * 1024;
+
+/// When an input comes.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// For durations.
+    pub at: Instant,
+    /// Seconds since the Unix epoch, for what events say.
+    pub unix_secs: u64,
+}
+
+/// What happens to a session: messages of the client, answers to its questions, and the shell's
+/// own signs.
+#[derive(Debug)]
+#[allow(
+    missing_docs,
+    reason = "the fields are those of the question that is answered"
+)]
+pub enum Input {
+    /// A whole text message.
+    Text(Bytes),
+    /// A whole binary message.
+    Binary,
+    /// A ping, to be answered with the same bytes.
+    Ping(Bytes),
+    /// A pong, which needs nothing.
+    Pong,
+    /// The client closes.
+    ClientClosed,
+    /// The client went away, with or without saying so.
+    ClientGone,
+    /// The client's bytes are no messages.
+    Broken(Broken),
+    /// A message is not whole within its time.
+    MessageTimedOut,
+
+    /// Answers [`Output::Admit`].
+    Admitted(Admitted),
+    /// Answers [`Output::NoteInvalidSignatures`].
+    SignatureChecksPaused(SignatureChecksPaused),
+    /// Answers [`Output::VerifyEvents`]: the first of its two answers is about the wrong events.
+    Verified { batch: u32, verified: Verified },
+    /// Answers [`Output::VerifyEvents`]: the second is about the good ones. It may come first.
+    Stored { batch: u32, stored: Stored },
+    /// Answers [`Output::VerifyLogin`].
+    LoginVerified {
+        id: EventId,
+        verdict: Result<Pubkey, Refusal>,
+    },
+    /// Answers [`Output::LookUpRole`].
+    RoleFound {
+        key: Pubkey,
+        login: Option<EventId>,
+        found: RoleFound,
+    },
+    /// Answers [`Output::Subscribe`], read after the subscription was sent to the fan-out.
+    Subscribed { token: u32, committed: u64 },
+    /// Answers [`Output::ReadPage`].
+    Page { token: u32, page: HistoryPage },
+    /// Answers [`Output::Count`].
+    Counted {
+        name: String,
+        count: Result<u64, Refusal>,
+    },
+    /// Comes from the fan-out, for subscriptions.
+    Live(Live),
+
+    /// What was taken to be sent is on its way, and the socket has room for more. Follows whatever
+    /// came before it: what was gathered is asked for now.
+    Ready,
+    /// A login was due by now, where one is required.
+    LoginDue,
+    /// The members that are logged in are to be looked up again.
+    RecheckMembers,
+    /// The relay shuts down. Said twice: at once.
+    Shutdown,
+}
+
+/// What a session wants done. Each question is answered exactly once, by the input of its name.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the fields are those of the actor's message")]
+pub enum Output {
+    /// Decide a batch of frames.
+    Admit {
+        principal: Principal,
+        class: QuotaClass,
+        costs: Vec<Cost>,
+    },
+    /// Count wrong signatures against the client's address.
+    NoteInvalidSignatures { count: usize },
+    /// Check signatures, and store what is right.
+    VerifyEvents {
+        batch: u32,
+        events: Vec<(Event, Span)>,
+        permit: Permit,
+    },
+    /// Check the signature of a login.
+    VerifyLogin { event: Box<Event> },
+    /// Look up a role; `login` is the login's event, `None` where a member is looked up again.
+    LookUpRole { key: Pubkey, login: Option<EventId> },
+    /// Send matching events from now on. The shell tells the fan-out, then reads the number of the
+    /// last committed batch. docs/architecture.md, "The seam".
+    Subscribe { token: u32, filters: Vec<Filter> },
+    /// Send no more. Has no answer.
+    Unsubscribe { token: u32 },
+    /// Read a page of history.
+    ReadPage {
+        token: u32,
+        prefix: Box<str>,
+        query: Box<Query>,
+        permit: Permit,
+        span: Span,
+    },
+    /// Count stored events.
+    Count {
+        name: String,
+        filters: Vec<Filter>,
+        permit: Permit,
+        span: Span,
+    },
+    /// Write a line to the access log. Has no answer.
+    Log(LogLine),
+}
+
+impl Output {
+    /// Whether it costs the database a look-up for this client alone.
+    fn is_look_up(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadPage { .. } | Self::Count { .. } | Self::LookUpRole { .. }
+        )
+    }
+}
+
+/// How far a session got.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Open,
+    /// Nothing more is read. Once what is in work is answered, the socket closes like this.
+    Leaving(CloseCode, &'static str),
+    /// Nothing more is read or sent, but what waits to be sent already.
+    Closed(&'static str),
+}
+
+/// See the module.
+pub struct Session {
+    shared: Arc<Shared>,
+    peer: IpAddr,
+    state: State,
+    outgoing: Outgoing,
+    outputs: VecDeque<Output>,
+    waiting: Waiting,
+    events: EventsInFlight,
+    subscriptions: Subscriptions,
+    /// Pages and counts on their way.
+    reads_in_flight: usize,
+    login: Login,
+    log_lines: LogLines,
+    frames_received: u64,
+}
+
+impl Session {
+    /// A session at its beginning. `challenge` is what a login must sign; it must not be guessable.
+    pub fn new(shared: Arc<Shared>, peer: IpAddr, challenge: String, now: Now) -> Self {
+        let mut session = Self {
+            shared,
+            peer,
+            state: State::Open,
+            outgoing: Outgoing::default(),
+            outputs: VecDeque::new(),
+            waiting: Waiting::default(),
+            events: EventsInFlight::default(),
+            subscriptions: Subscriptions::default(),
+            reads_in_flight: 0,
+            login: Login::new(challenge),
+            log_lines: LogLines::new(refusing::MAX_LINES, now.at),
+            frames_received: 0,
+        };
+        // Before anything that may ask for a login (NIP-42).
+        session.send(&relay_frame::auth_challenge(session.login.challenge()));
+        session
+    }
+
+    /// Takes what happened.
+    pub fn handle(&mut self, input: Input, now: Now) {
+        if self.is_closed() {
+            return;
+        }
+        match input {
+            Input::Text(message) => self.receive(&message, now),
+            Input::Binary => {
+                self.log_refused("none", "invalid", now);
+                self.send(&relay_frame::notice(
+                    "invalid: binary messages are not accepted",
+                ));
+            }
+            Input::Ping(payload) => self.outgoing.push_pong(&payload),
+            Input::Pong => {}
+            Input::ClientClosed => self.leave(CloseCode::Normal, "client_closed"),
+            Input::ClientGone => self.leave(CloseCode::Normal, "client_gone"),
+            Input::Broken(broken) => self.leave_broken(&broken, now),
+            Input::MessageTimedOut => self.close(CloseCode::Policy, "message_took_too_long"),
+            Input::Admitted(admitted) => self.serve_admitted(admitted, now),
+            Input::SignatureChecksPaused(paused) => self.pause_signature_checks(paused, now),
+            Input::Verified { batch, verified } => self.verified(batch, verified, now),
+            Input::Stored { batch, stored } => self.stored(batch, stored, now),
+            Input::LoginVerified { id, verdict } => self.login_verified(id, verdict, now),
+            Input::RoleFound { key, login, found } => self.role_found(key, login, found, now),
+            Input::Subscribed { token, committed } => self.subscribed(token, committed, now),
+            Input::Page { token, page } => self.page(token, page, now),
+            Input::Counted { name, count } => self.counted(&name, count, now),
+            Input::Live(live) => self.live(live, now),
+            Input::Ready => self.ready(now),
+            Input::LoginDue => self.login_due(now),
+            Input::RecheckMembers => self.recheck_members(),
+            Input::Shutdown => match self.state {
+                // Told again, or leaving anyhow: there is no more time for what is in work.
+                State::Leaving(..) => self.close(CloseCode::Restart, "relay_restarts"),
+                _ => self.leave(CloseCode::Restart, "relay_restarts"),
+            },
+        }
+    }
+
+    /// The next thing to be done; to be called until there is none.
+    pub fn next_output(&mut self) -> Option<Output> {
+        let output = self.outputs.pop_front();
+        if self.outputs.is_empty() {
+            // An idle session keeps no buffer.
+            self.outputs = VecDeque::new();
+        }
+        output
+    }
+
+    /// The bytes to be sent now; [`Input::Ready`] says when they are on their way.
+    pub fn take_outgoing(&mut self) -> Option<Bytes> {
+        self.outgoing.take()
+    }
+
+    /// Whether the client's next message may be read.
+    pub fn may_read(&self) -> bool {
+        matches!(self.state, State::Open)
+            && !self.login.is_pending()
+            && self.frames_in_flight() < MAX_FRAMES_IN_FLIGHT
+            && self.waiting.reads() + self.reads_in_flight < MAX_READS_IN_FLIGHT
+            && self.outgoing.len() < MAX_UNSENT_BYTES
+    }
+
+    /// Whether the socket ends when what waits has been sent.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed(_))
+    }
+
+    /// Why the session ended, for the log.
+    pub fn close_reason(&self) -> &'static str {
+        match self.state {
+            State::Closed(reason) => reason,
+            State::Open | State::Leaving(..) => "client_gone",
+        }
+    }
+
+    /// Messages received.
+    pub fn frames_received(&self) -> u64 {
+        self.frames_received
+    }
+
+    /// Lines that the access log left out since its last one.
+    pub fn lines_left_out(&self) -> u64 {
+        self.log_lines.left_out()
+    }
+
+    /// Whether the fan-out may know subscriptions of this session.
+    pub fn has_subscriptions(&self) -> bool {
+        self.subscriptions.len() > 0
+    }
+
+    /// Counts the live events that wait to be sent; shared with the fan-out.
+    pub fn send_queue_usage(&self) -> Arc<SendQueueUsage> {
+        self.outgoing.usage()
+    }
+
+    fn frames_in_flight(&self) -> usize {
+        self.waiting.len() + self.events.len() + self.reads_in_flight
+    }
+
+    fn receive(&mut self, message: &[u8], now: Now) {
+        self.frames_received += 1;
+        let span = tracing::debug_span!(parent: None, "frame", verb = tracing::field::Empty);
+        let parsed = {
+            let _parse = tracing::debug_span!(parent: &span, "parse").entered();
+            match std::str::from_utf8(message) {
+                Ok(text) => ClientFrame::parse(text),
+                Err(error) => Err(BadFrame {
+                    about: About::Unknown,
+                    verb: None,
+                    reason: format!("invalid: the message is not UTF-8: {error}"),
+                }),
+            }
+        };
+        self.admit(parsed, span, now);
+    }
+
+    /// Takes a frame that was admitted, in its turn.
+    fn serve(&mut self, frame: Received, span: Span, now: Now) {
+        match frame {
+            Ok(ClientFrame::Event(event)) => self.receive_event(*event, span, now),
+            // Its events are stored; but nobody is there to read anything.
+            _ if self.client_is_gone() => {}
+            Ok(ClientFrame::Req { sub, filters }) => self.receive_req(&sub, filters, span, now),
+            Ok(ClientFrame::Count { query, filters }) => {
+                self.receive_count(query, filters, span, now);
+            }
+            Ok(ClientFrame::Close { sub }) => self.end_subscription_by_id(&sub),
+            Ok(ClientFrame::Auth(event)) => self.receive_login(event, now),
+            Err(bad) => self.refuse_bad(&bad, now),
+        }
+    }
+
+    /// Asks for what was gathered since the last time.
+    fn ready(&mut self, now: Now) {
+        self.outgoing.sent();
+        self.ask_admission();
+        self.verify_events();
+        self.close_when_answered();
+        if matches!(self.state, State::Open) && self.outgoing.len() == 0 {
+            self.read_next_page(now);
+        }
+    }
+
+    fn client_is_gone(&self) -> bool {
+        matches!(self.state, State::Leaving(CloseCode::Normal, _))
+    }
+
+    fn leave_broken(&mut self, broken: &Broken, now: Now) {
+        let (code, reason) = match broken {
+            Broken::TooLarge { .. } => (CloseCode::TooLarge, "message_too_large"),
+            Broken::Protocol(_) => (CloseCode::Protocol, "protocol_error"),
+        };
+        self.log_refused("none", "invalid", now);
+        self.send(&relay_frame::notice(&format!("invalid: {broken}")));
+        // What came before it is still answered.
+        self.leave(code, reason);
+    }
+
+    fn leave(&mut self, code: CloseCode, reason: &'static str) {
+        self.state = State::Leaving(code, reason);
+        if self.client_is_gone() {
+            // Nobody is there for what would be read.
+            self.outputs.retain(|output| !output.is_look_up());
+        }
+    }
+
+    /// Frames that wait for their admission, and events in work, which may be stored already, are
+    /// answered first; reads only where it is the relay that closes.
+    fn close_when_answered(&mut self) {
+        let State::Leaving(code, reason) = self.state else {
+            return;
+        };
+        let reads_count = code == CloseCode::Restart;
+        if self.waiting.is_empty()
+            && self.events.len() == 0
+            && (self.reads_in_flight == 0 || !reads_count)
+        {
+            self.close(code, reason);
+        }
+    }
+
+    /// Sends a close frame behind what waits already, and ends.
+    fn close(&mut self, code: CloseCode, reason: &'static str) {
+        self.outgoing.push_close(code, &reason.replace('_', " "));
+        self.end(reason);
+    }
+
+    /// Ends when what waits has been sent.
+    fn end(&mut self, reason: &'static str) {
+        self.state = State::Closed(reason);
+    }
+
+    fn send(&mut self, text: &str) {
+        self.outgoing.push_text(text);
+    }
+
+    fn ask(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+}
