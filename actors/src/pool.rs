@@ -26,3 +26,57 @@ pub(crate) fn run<A: Member>(member: &mut A, ctx: &mut SyncContext<A>, work: imp
         ctx.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use actix::{Handler, Message, SyncArbiter};
+
+    use super::*;
+
+    struct Fragile {
+        served: u32,
+        restarts: Counter,
+    }
+
+    impl Actor for Fragile {
+        type Context = SyncContext<Self>;
+    }
+
+    impl Member for Fragile {
+        const NAME: &'static str = "fragile";
+
+        fn restarts(&self) -> &Counter {
+            &self.restarts
+        }
+    }
+
+    /// Panics where it is told so; gives how many messages this member has served.
+    #[derive(Message)]
+    #[rtype(result = "u32")]
+    struct Serve {
+        panics: bool,
+    }
+
+    impl Handler<Serve> for Fragile {
+        type Result = u32;
+        fn handle(&mut self, serve: Serve, ctx: &mut Self::Context) -> u32 {
+            run(self, ctx, |member| {
+                assert!(!serve.panics, "on purpose");
+                member.served += 1;
+            });
+            self.served
+        }
+    }
+
+    /// Kills: a panic that ends the thread; a member that goes on in the state it panicked in.
+    #[actix::test]
+    async fn a_member_that_panics_is_replaced_by_a_new_one() {
+        let pool = SyncArbiter::start(1, || Fragile {
+            served: 0,
+            restarts: Counter::noop(),
+        });
+        assert_eq!(pool.send(Serve { panics: false }).await, Ok(1));
+        assert_eq!(pool.send(Serve { panics: true }).await, Ok(1));
+        assert_eq!(pool.send(Serve { panics: false }).await, Ok(1));
+    }
+}

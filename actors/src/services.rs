@@ -70,7 +70,7 @@ impl Services {
             !addr.connected()
         }
         let actors = [
-            ("admission", !self.admission.is_up()),
+            ("admission", self.admission.shards().iter().any(is_gone)),
             ("verifier", is_gone(&self.verifier)),
             ("writer", is_gone(&self.writer)),
             (

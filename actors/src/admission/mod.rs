@@ -86,9 +86,9 @@ impl Admission {
         &self.quotas
     }
 
-    /// Whether all shards are up.
-    pub fn is_up(&self) -> bool {
-        self.shards.iter().all(Addr::connected)
+    /// The shards, for the health check.
+    pub fn shards(&self) -> &[Addr<Shard>] {
+        &self.shards
     }
 
     /// Has a batch of frames decided.
