@@ -12,7 +12,7 @@ use crate::{app, commands, config::Config, members};
 #[derive(Debug, Parser)]
 #[command(name = "buzz-relay", version)]
 struct Arguments {
-    /// The configuration file; without it config/relay.toml if it exists, else the defaults.
+    /// The configuration file [default: config/relay.toml if it exists, else built-in defaults].
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -23,11 +23,11 @@ struct Arguments {
 enum Command {
     /// Run the relay (the default).
     Serve,
-    /// Print the effective configuration, secrets masked.
+    /// Print the effective configuration, with secrets masked.
     CheckConfig,
     /// Apply the database migrations and exit.
     Migrate,
-    /// Read events (JSON Lines), verify and store them.
+    /// Read events (JSON Lines), verify them and store them.
     Import {
         /// A file, or - for standard input.
         #[arg(default_value = "-")]
@@ -40,7 +40,7 @@ enum Command {
     },
     /// Write stored events as JSON Lines, newest first.
     Export {
-        /// A NIP-01 filter: only what it matches.
+        /// A NIP-01 filter: write only the events that match it.
         #[arg(long, value_name = "JSON")]
         filter: Option<String>,
     },
@@ -52,7 +52,7 @@ enum MemberAction {
     Add {
         /// The public key: hex or npub.
         pubkey: String,
-        /// What the member is; an agent has the agents' quotas.
+        /// The member's role. An agent has the agents' quotas.
         #[arg(long, default_value = "member", value_parser = members::role_parser())]
         role: Role,
     },
@@ -63,9 +63,9 @@ enum MemberAction {
     },
     /// Print all members with their roles.
     List {
-        /// Only this one: hex or npub.
+        /// Print only this member: hex or npub.
         pubkey: Option<String>,
-        /// Only those of this role.
+        /// Print only the members with this role.
         #[arg(long, value_parser = members::role_parser())]
         role: Option<Role>,
     },
@@ -105,7 +105,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Keys are read here and not by the arguments' parser, which would repeat a secret one.
+/// Keys are parsed here and not by the argument parser, because its errors would print a secret
+/// key.
 fn member(config: &Config, action: MemberAction) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     match action {

@@ -1,5 +1,6 @@
-//! Every metric the rooms report: name, help, labels. Handles are held, since looking one up by
-//! name costs far more than counting. Labels come from closed sets, never from clients.
+//! Every metric that the actors report: its name, help text and labels. The handles are kept, since
+//! a look-up by name costs far more than the count itself. Labels come from fixed sets, never from
+//! clients.
 
 use buzz_protocol::Refusal;
 use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge};
@@ -7,7 +8,7 @@ use metrics::{describe_histogram, gauge, histogram};
 
 use crate::ports::Outcome;
 
-/// Seconds-scaled histogram buckets, for the exporter.
+/// Histogram buckets for durations in seconds, for the exporter.
 pub const SECONDS_BUCKETS: [f64; 14] = [
     2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0,
 ];
@@ -20,14 +21,14 @@ pub const BATCH_BUCKETS: [f64; 11] = [
 /// The name of the histogram that [`BATCH_BUCKETS`] belongs to.
 pub const WRITE_BATCH_EVENTS: &str = "buzz_write_batch_events";
 
-/// Held handles of all metrics.
+/// The handles of all metrics.
 #[derive(Clone)]
 pub struct Metrics {
     /// Open sockets.
     pub connections: Gauge,
     /// Open subscriptions over all sockets.
     pub subscriptions: Gauge,
-    /// EVENT frames by what became of them; adds up to the EVENT frames that arrived.
+    /// Events by outcome. The outcomes add up to the events that were answered.
     pub events: EventOutcomes,
     /// Live events put into a socket's queue.
     pub live_delivered: Counter,
@@ -47,21 +48,21 @@ pub struct Metrics {
     pub rejected_calls: Rejections,
     /// Principals whose budgets are known.
     pub admission_principals: Gauge,
-    /// Budgets forgotten before their time, since too many principals came.
+    /// Budgets removed early because there were too many principals.
     pub admission_shed: Counter,
-    /// One batch of signatures, divided by its size.
+    /// The time to verify one batch of signatures, divided by its size.
     pub verify_seconds: Histogram,
-    /// Events of one write batch.
+    /// Events in one write batch.
     pub write_batch_events: Histogram,
-    /// One write transaction.
+    /// The time of one write transaction.
     pub db_write_seconds: Histogram,
-    /// One page of history.
+    /// The time to read one page of history.
     pub db_read_seconds: Histogram,
-    /// One count.
+    /// The time of one count.
     pub db_count_seconds: Histogram,
-    /// One look at a key's role.
+    /// The time to look up a key's role.
     pub db_role_seconds: Histogram,
-    /// One purge of expired events.
+    /// The time to purge expired events once.
     pub db_purge_seconds: Histogram,
     /// Database readers that panicked and were replaced.
     pub reader_restarts: Counter,
@@ -69,23 +70,24 @@ pub struct Metrics {
     pub verifier_restarts: Counter,
 }
 
-/// What the store counts by itself.
+/// The metrics that the store itself counts.
 #[derive(Debug, Clone)]
 pub struct StoreMetrics {
-    /// History reads sent to the primary, since the replica did not answer.
+    /// History reads sent to the primary because the replica did not answer.
     pub replica_down: Counter,
-    /// History reads sent to the primary, since the replica had not all that the query may see.
+    /// History reads sent to the primary because the replica did not yet have everything that the
+    /// query may see.
     pub replica_lag: Counter,
-    /// Checkpoints that brought the whole log into the database file.
+    /// Checkpoints that moved the whole log into the database file.
     pub checkpoint_complete: Counter,
-    /// Checkpoints that brought a part of it, since readers still used the rest.
+    /// Checkpoints that moved a part of the log, because readers still used the rest.
     pub checkpoint_partial: Counter,
-    /// Checkpoints that did nothing, or failed.
+    /// Checkpoints that moved nothing, or failed.
     pub checkpoint_nothing: Counter,
 }
 
 impl StoreMetrics {
-    /// Registers them with the installed recorder.
+    /// Registers these metrics with the installed recorder.
     pub fn register() -> Self {
         describe_counter!(
             "buzz_db_replica_fallbacks_total",
@@ -93,7 +95,7 @@ impl StoreMetrics {
         );
         describe_counter!(
             "buzz_db_checkpoints_total",
-            "SQLite checkpoints by what they did."
+            "SQLite checkpoints by outcome."
         );
         let replica =
             |reason: &'static str| counter!("buzz_db_replica_fallbacks_total", "reason" => reason);
@@ -114,27 +116,28 @@ impl StoreMetrics {
 pub struct EventOutcomes {
     /// Stored, or passed on if ephemeral.
     pub accepted: Counter,
-    /// Was there before.
+    /// Already stored.
     pub duplicate: Counter,
     /// A newer version is stored.
     pub superseded: Counter,
     /// Deleted before.
     pub blocked: Counter,
-    /// Wrong in itself: form, id, signature, time.
+    /// The event itself is invalid: its form, id, signature or time.
     pub invalid: Counter,
-    /// The sender may not, or must log in first.
+    /// The sender is not allowed to publish it, or must log in first.
     pub restricted: Counter,
-    /// Refused for now.
+    /// Refused for now; the sender may retry.
     pub rate_limited: Counter,
     /// The database failed.
     pub error: Counter,
 }
 
 impl EventOutcomes {
-    /// What a sender is told of an event that the writer took; counts it where it is accepted.
+    /// The message for the sender of an event that the writer has handled. An accepted event is
+    /// counted.
     ///
     /// # Errors
-    /// Says why it is not, uncounted.
+    /// The reason why the event is not accepted. It is not counted.
     pub fn verdict(&self, result: Result<Outcome, Refusal>) -> Result<&'static str, Refusal> {
         let outcome = result?;
         let message = outcome.verdict()?;
@@ -163,9 +166,9 @@ impl EventOutcomes {
 pub struct Rejections {
     /// The quota is used up.
     pub quota: Counter,
-    /// The shared counter can't be asked.
+    /// The shared budget does not answer.
     pub unavailable: Counter,
-    /// Too many are in work.
+    /// No handler permit is free.
     pub handler: Counter,
 }
 
@@ -183,7 +186,7 @@ impl Rejections {
         }
     }
 
-    /// Counts a refusal, where it is one of these.
+    /// Counts a refusal, if it has one of these reasons.
     pub fn count(&self, refusal: &Refusal) {
         match refusal {
             Refusal::Quota { .. } => self.quota.increment(1),
@@ -199,50 +202,51 @@ impl Rejections {
 pub struct AuthOutcomes {
     /// Logged in.
     pub ok: Counter,
-    /// Wrong in itself.
+    /// The login itself is invalid.
     pub invalid: Counter,
-    /// Not a member, where only members may log in, or too many keys on one socket.
+    /// The key is not a member although only members may log in, or the socket has too many keys.
     pub restricted: Counter,
-    /// Shed at the auth gate.
+    /// Waited too long at the auth gate.
     pub concurrency_limit: Counter,
-    /// None came in time where one is required.
+    /// No login came in time although one is required.
     pub timeout: Counter,
-    /// The database could not be asked.
+    /// The database did not answer.
     pub error: Counter,
 }
 
-/// What one gate reports, under its name as the label `gate`.
+/// The metrics of one gate. The gate's name is the label `gate`.
 #[derive(Clone)]
 pub struct GateMetrics {
-    /// The most that may be in flight; 0: no limit.
+    /// The most operations that may be in flight. 0: no limit.
     pub limit: Gauge,
-    /// Permits granted and not yet back.
+    /// Permits that are granted and not yet released.
     pub in_flight: Gauge,
-    /// Who waits for one.
+    /// Operations that wait for a permit.
     pub waiting: Gauge,
-    /// In flight above the limit.
+    /// Permits in use above a limit that was lowered.
     pub debt: Gauge,
-    /// Waited too long and were refused.
+    /// Operations that waited too long and were refused.
     pub shed: Counter,
-    /// How long those that got a permit waited for it.
+    /// The time from the request for a permit to its grant.
     pub wait_seconds: Histogram,
 }
 
-/// What the flag refresher reports.
+/// The metrics of the flag refresher.
 #[derive(Clone)]
 pub struct FlagMetrics {
-    /// 1 while values of the provider are in force, 0 while defaults are.
+    /// 1 while values of the provider are in force, even if they are old. 0 while there are none
+    /// yet.
     pub ready: Gauge,
     /// Evaluations that panicked.
     pub panics: Counter,
 }
 
 impl FlagMetrics {
-    /// Registers them with the installed recorder. `provider` is one of a closed set.
+    /// Registers these metrics with the installed recorder. `provider` is from a fixed set.
     pub fn register(provider: &'static str) -> Self {
         describe_gauge!(
             "buzz_feature_flags_ready",
-            "1 while values of the provider are in force, 0 while defaults are."
+            "1 while values of the provider are in force, 0 while there are none yet."
         );
         describe_counter!(
             "buzz_concurrency_limit_refresh_panics_total",
@@ -328,33 +332,33 @@ fn describe() {
         "buzz_subscriptions_active",
         "Open subscriptions over all connections."
     );
-    describe_counter!(
-        "buzz_events_total",
-        "Events sent to the relay by what became of them."
-    );
+    describe_counter!("buzz_events_total", "Events sent to the relay, by outcome.");
     describe_counter!(
         "buzz_live_events_total",
-        "Live events by what became of them, per subscription."
+        "Live events by outcome, counted once for each subscription."
     );
     describe_counter!("buzz_auth_outcomes_total", "Logins (NIP-42) by outcome.");
     describe_gauge!(
         "buzz_concurrency_limit",
-        "The most that may be in flight; 0: no limit."
+        "The most operations that may be in flight; 0: no limit."
     );
     describe_gauge!("buzz_concurrency_in_flight", "Permits in use.");
-    describe_gauge!("buzz_concurrency_waiting", "Who waits for a permit.");
+    describe_gauge!(
+        "buzz_concurrency_waiting",
+        "Operations that wait for a permit."
+    );
     describe_gauge!(
         "buzz_concurrency_debt",
-        "Permits in use above the limit, since it was lowered."
+        "Permits in use above a limit that was lowered."
     );
     describe_counter!(
         "buzz_concurrency_shed_total",
-        "Waited too long for a permit and were refused."
+        "Operations that waited too long for a permit and were refused."
     );
     describe_histogram!(
         "buzz_concurrency_wait_seconds",
         Unit::Seconds,
-        "Time from asking for a permit to getting it."
+        "Time from the request for a permit to its grant."
     );
     describe_counter!(
         "buzz_admission_rejections_total",
@@ -366,22 +370,22 @@ fn describe() {
     );
     describe_counter!(
         "buzz_admission_shed_total",
-        "Budgets forgotten before their time, since too many principals came."
+        "Budgets removed early because there were too many principals."
     );
     describe_histogram!(
         "buzz_verify_seconds",
         Unit::Seconds,
-        "Id and signature check of one event."
+        "Time to check the id and signature of one event."
     );
     describe_histogram!(
         WRITE_BATCH_EVENTS,
         Unit::Count,
-        "Events of one write batch."
+        "Events in one write batch."
     );
     describe_histogram!(
         "buzz_db_seconds",
         Unit::Seconds,
-        "Database calls by operation."
+        "Time of database calls, by operation."
     );
     describe_counter!(
         "buzz_actor_restarts_total",

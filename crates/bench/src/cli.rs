@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{admin::Admin, net::Target, process::Relay};
 
-/// Load tool for any Nostr relay: prints one JSON line on stdout and a table on stderr.
+/// A load tool for any Nostr relay. It prints one JSON line on stdout and a table on stderr.
 #[derive(Parser)]
 #[command(name = "buzz-bench", version)]
 pub(crate) struct Cli {
@@ -19,17 +19,17 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Mode {
-    /// Publish the data set over pipelined sockets; measure OKs per second and their latency.
+    /// Publish the data set over pipelined sockets. Measures OKs per second and their latency.
     Ingest(IngestArgs),
-    /// Ask for the data set that `ingest`, `generate` or --load stored; measure answers per second.
+    /// Query the data set that `ingest`, `generate` or --load stored. Measures answers per second.
     Query(QueryArgs),
-    /// One publisher, many subscribers; measure deliveries per second, latency, order and losses.
+    /// One publisher, many subscribers. Measures deliveries per second, latency, order and losses.
     Fanout(FanoutArgs),
-    /// Open many connections with one subscription each; measure the relay's memory for each.
+    /// Open many connections with one subscription each. Measures the relay's memory for each.
     Idle(IdleArgs),
-    /// Many clients reconnect at once and log in; measure how long until all are in.
+    /// Many clients reconnect at once and log in. Measures the time until all are logged in.
     AuthStorm(AuthStormArgs),
-    /// A client with many channels changes relay and sends a message at once; measure the time to
+    /// A client with many channels changes relay and sends a message at once. Measures the time to
     /// its OK, with this project's client library and with plain clients.
     Switch(SwitchArgs),
     /// Write the data set to stdout as JSON Lines, for `buzz-relay import -`.
@@ -38,19 +38,19 @@ pub(crate) enum Mode {
 
 #[derive(Args)]
 pub(crate) struct RelayArgs {
-    /// The relay's ws:// URL (no TLS: it would be measured instead of the relay).
+    /// The relay's ws:// URL. TLS is not supported: it would be measured instead of the relay.
     #[arg(long, default_value = "ws://127.0.0.1:3000")]
     pub(crate) url: Target,
-    /// The relay's process id: reports its CPU time and memory.
+    /// The relay's process id, to report its CPU time and memory.
     #[arg(long)]
     relay_pid: Option<u32>,
-    /// Seconds after which the run ends, whatever is missing.
+    /// Seconds after which the run ends, even if it is not complete.
     #[arg(long, default_value_t = 600)]
     deadline: u64,
 }
 
 impl RelayArgs {
-    /// The relay's process, where it was named.
+    /// The relay's process, if it was named.
     pub(crate) fn relay(&self) -> Option<Relay> {
         self.relay_pid.map(|pid| Relay { pid })
     }
@@ -66,12 +66,12 @@ impl RelayArgs {
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    /// What is left, at most `longest`; zero once it passed.
+    /// The time that is left, at most `longest`. Zero once the deadline has passed.
     pub(crate) fn left(self, longest: Duration) -> Duration {
         longest.min(self.0.saturating_duration_since(Instant::now()))
     }
 
-    /// No time is left.
+    /// Whether no time is left.
     pub(crate) fn passed(self) -> bool {
         Instant::now() >= self.0
     }
@@ -82,10 +82,10 @@ pub(crate) struct DataArgs {
     /// How many events the data set has.
     #[arg(long, default_value_t = 100_000)]
     pub(crate) events: u64,
-    /// How many authors they have.
+    /// How many authors the events have.
     #[arg(long, default_value_t = 1000)]
     pub(crate) authors: u32,
-    /// Another seed is another data set.
+    /// The seed of the data set. Another seed gives other events.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -99,10 +99,10 @@ pub(crate) struct IngestArgs {
     /// How many sockets publish.
     #[arg(long, default_value_t = 16)]
     pub(crate) sockets: usize,
-    /// Events without an answer on each socket at once.
+    /// How many events may be without an answer on each socket at once.
     #[arg(long, default_value_t = 64)]
     pub(crate) in_flight: usize,
-    /// Path prefix of the relay's database (data/relay.db): reports its growth per event.
+    /// Path prefix of the relay's database (data/relay.db), to report its growth per event.
     #[arg(long)]
     pub(crate) disk: Option<PathBuf>,
 }
@@ -113,13 +113,13 @@ pub(crate) struct QueryArgs {
     pub(crate) relay: RelayArgs,
     #[command(flatten)]
     pub(crate) data: DataArgs,
-    /// What to ask for.
+    /// Which kind of query to send.
     #[arg(long, value_enum, default_value_t = Shape::All)]
     pub(crate) shape: Shape,
-    /// How many sockets ask, one query at a time each.
+    /// How many sockets send queries, each one query at a time.
     #[arg(long, default_value_t = 128)]
     pub(crate) sockets: usize,
-    /// How long each shape runs.
+    /// How many seconds each shape runs.
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
     /// Check each answer: order, ties, limit, match, completeness. Costs this tool CPU time.
@@ -133,7 +133,7 @@ pub(crate) struct QueryArgs {
 /// A kind of query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shape {
-    /// Each of the others in turn.
+    /// Each of the other shapes in turn.
     All,
     /// One author, limit 50.
     Author,
@@ -157,10 +157,10 @@ pub(crate) struct FanoutArgs {
     /// How many events are published [default: 2000, with --rate ten seconds' worth].
     #[arg(long)]
     pub(crate) events: Option<u64>,
-    /// Events without an OK at once.
+    /// How many events may be without an OK at once.
     #[arg(long, default_value_t = 64, conflicts_with = "rate")]
     pub(crate) in_flight: usize,
-    /// Publish so many events a second instead of as fast as the relay takes them.
+    /// Publish this many events a second, instead of as fast as the relay accepts them.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
 }
@@ -169,7 +169,7 @@ pub(crate) struct FanoutArgs {
 pub(crate) struct IdleArgs {
     #[command(flatten)]
     pub(crate) relay: RelayArgs,
-    /// How many connections.
+    /// How many connections to open.
     #[arg(long, default_value_t = 5000)]
     pub(crate) connections: usize,
     /// Seconds to wait before memory is read, and to keep the connections open.
@@ -181,16 +181,16 @@ pub(crate) struct IdleArgs {
 pub(crate) struct AuthStormArgs {
     #[command(flatten)]
     pub(crate) relay: RelayArgs,
-    /// How many clients, each with a key of its own.
+    /// How many clients log in, each with its own key.
     #[arg(long, default_value_t = 200)]
     pub(crate) clients: usize,
-    /// The URL that logins name, where the relay knows itself by another [default: --url].
+    /// The URL that logins name, if the relay's server.url is another [default: --url].
     #[arg(long)]
     pub(crate) auth_url: Option<String>,
-    /// The relay's admin address (http://127.0.0.1:9090): reports what the logins cost it.
+    /// The relay's admin address (http://127.0.0.1:9090), to report what the logins cost the relay.
     #[arg(long)]
     pub(crate) admin: Option<Admin>,
-    /// Another seed is other keys and other waits.
+    /// The seed of the run. Another seed gives other keys and other waits.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -199,7 +199,7 @@ pub(crate) struct AuthStormArgs {
 pub(crate) struct SwitchArgs {
     #[command(flatten)]
     pub(crate) relay: RelayArgs,
-    /// The ws:// URL of the relay that is changed to [default: --url].
+    /// The ws:// URL of the relay to change to [default: --url].
     #[arg(long)]
     pub(crate) to: Option<Target>,
     /// How many channels the client has.
@@ -208,7 +208,7 @@ pub(crate) struct SwitchArgs {
     /// How often each client changes relay.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
-    /// Seconds before each change, in which the relay's quota recovers from the one before.
+    /// Seconds to wait before each change, so that the relay's quota recovers from the last one.
     #[arg(long, default_value_t = 6.0)]
     pub(crate) pause: f64,
 }

@@ -1,4 +1,4 @@
-//! What the command line means.
+//! The arguments of `buzz`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,11 +9,11 @@ use crate::failure::Failure;
 
 /// Publish, query and count Nostr events on a relay.
 ///
-/// The secret key (hex or nsec1…) is read from --key-file or from BUZZ_SECRET_KEY; it signs every
+/// The secret key (hex or nsec1…) is read from --key-file or from BUZZ_SECRET_KEY. It signs every
 /// request, and the events that `publish` makes.
 ///
-/// Exit codes: 0 done; 1 refused by the relay; 2 wrong arguments, key or input; 3 no answer from
-/// the relay, or it is unavailable; 4 rate limited for longer than --max-wait.
+/// Exit codes: 0 done; 1 refused by the relay; 2 wrong arguments, key or input; 3 the relay does
+/// not answer or is unavailable; 4 rate limited for longer than --max-wait.
 #[derive(Debug, Parser)]
 #[command(name = "buzz", version)]
 pub(crate) struct Arguments {
@@ -21,13 +21,13 @@ pub(crate) struct Arguments {
     /// ws://localhost:3000].
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) relay: Option<String>,
-    /// A file that holds the secret key; without it, BUZZ_SECRET_KEY is used.
+    /// A file that holds the secret key [default: the key in BUZZ_SECRET_KEY].
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// Print JSON instead of text for people.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Seconds to wait in all while the relay asks to come back later.
+    /// The most seconds to wait in all when the relay asks to retry later.
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 120)]
     max_wait: u32,
     #[command(subcommand)]
@@ -44,15 +44,15 @@ impl Arguments {
 pub(crate) enum Command {
     /// Publish an event: made from the flags and signed, or read from standard input.
     ///
-    /// Without flags, standard input holds one event as JSON. Signed, it is sent as it is;
-    /// otherwise `kind`, `content`, `tags` and `created_at` are taken from it, as far as they are
-    /// there, and it is signed.
+    /// Without flags, standard input holds one event as JSON. A signed event is sent as it is.
+    /// Otherwise `kind`, `content`, `tags` and `created_at` are taken from it, if present, and the
+    /// result is signed.
     Publish(PublishArgs),
     /// Print stored events as JSON Lines, newest first.
     Query(FilterArgs),
-    /// Print how many stored events there are.
+    /// Print the number of stored events that match.
     Count(FilterArgs),
-    /// Make a secret key, and print it; with --key-file, into that file, which must not exist.
+    /// Make a secret key and print it. With --key-file, write it to that new file instead.
     Keygen,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct PublishArgs {
     /// The event's content.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) content: Option<String>,
-    /// A tag; may be repeated. `name` alone is a tag without a value.
+    /// A tag. May be repeated. A name alone is a tag without a value.
     #[arg(long = "tag", value_name = "NAME=VALUE", allow_hyphen_values = true)]
     tags: Vec<String>,
     /// Seconds since the Unix epoch [default: now].
@@ -73,7 +73,7 @@ pub(crate) struct PublishArgs {
 }
 
 impl PublishArgs {
-    /// Whether the flags say nothing of an event.
+    /// Whether no flag describes an event.
     pub(crate) fn is_empty(&self) -> bool {
         self.kind.is_none()
             && self.content.is_none()
@@ -92,34 +92,34 @@ impl PublishArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Filters as JSON (NIP-01); events that match any of them. The flags make one more.
+    /// Filters as JSON (NIP-01). An event must match any of them. The flags make one more filter.
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
-    /// Events of this kind; may be repeated, as all of these flags.
+    /// Events of this kind. May be repeated.
     #[arg(long, value_name = "NUMBER")]
     kind: Vec<u16>,
-    /// Events of this author (hex or npub1…).
+    /// Events of this author (hex or npub1…). May be repeated.
     #[arg(long, value_name = "KEY")]
     author: Vec<String>,
-    /// The event with this id.
+    /// The event with this id. May be repeated.
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
-    /// Events with this tag, whose name is one letter.
+    /// Events with this tag. Its name is one letter. May be repeated.
     #[arg(long = "tag", value_name = "LETTER=VALUE")]
     tags: Vec<String>,
-    /// Events of this second or later.
+    /// Events of this Unix time or later.
     #[arg(long, value_name = "SECONDS")]
     since: Option<u64>,
-    /// Events of this second or earlier.
+    /// Events of this Unix time or earlier.
     #[arg(long, value_name = "SECONDS")]
     until: Option<u64>,
-    /// At most so many, the newest.
+    /// At most this many events, the newest ones.
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u64>,
 }
 
 impl FilterArgs {
-    /// The filters; one that matches everything where there is none.
+    /// All filters. If there is none, one filter that matches everything.
     pub(crate) fn filters(&self) -> Result<Vec<Filter>, Failure> {
         let parse = |text: &String| {
             serde_json::from_str(text)
@@ -163,7 +163,7 @@ fn is_letter(name: &str) -> bool {
     matches!(name.as_bytes(), [letter] if letter.is_ascii_alphabetic())
 }
 
-/// The values of a flag, where it is given.
+/// The values of a flag, if it is given.
 fn some<T, E: std::fmt::Display>(
     texts: &[String],
     parse: impl Fn(&str) -> Result<T, E>,

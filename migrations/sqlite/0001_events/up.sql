@@ -1,10 +1,11 @@
--- The position is the order in which events are served (see src/store/position.rs), so the row key
--- is the time index and new events are appended.
+-- The position is the order in which events are served (see src/store/position.rs). The row key is
+-- therefore the time index, and new events are appended.
 CREATE TABLE event (
     position INTEGER NOT NULL PRIMARY KEY,
-    -- The write batch that stored it: a read leaves out what was committed after it began.
+    -- The write batch that stored the event. A read leaves out the events that were committed after
+    -- the read began.
     batch INTEGER NOT NULL,
-    -- Seconds since the epoch. Below zero (-1 - seconds) for deletions, which are hidden when
+    -- Seconds since the Unix epoch. Negative (-1 - seconds) for deletions, which are hidden when
     -- they expire but never purged.
     expires_at INTEGER,
     json TEXT NOT NULL
@@ -12,7 +13,8 @@ CREATE TABLE event (
 
 CREATE INDEX event_expires_at ON event (expires_at) WHERE expires_at IS NOT NULL;
 
--- Every other way to find events: a 64-bit key (see src/store/keys.rs) and where the event is.
+-- The index for every other way to find events: a 64-bit key (see src/store/keys.rs) and the
+-- position of the event.
 CREATE TABLE entry (
     key INTEGER NOT NULL,
     position INTEGER NOT NULL,
