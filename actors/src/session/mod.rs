@@ -13,6 +13,7 @@ mod admission;
 mod auth;
 mod count;
 mod event;
+mod messages;
 mod outgoing;
 mod refusing;
 mod req;
@@ -20,17 +21,17 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Instant};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use buzz_protocol::{
-    ClientFrame, Event, EventId, Filter, Pubkey, Refusal,
+    ClientFrame,
     client_frame::{About, BadFrame},
     relay_frame,
 };
 use bytes::Bytes;
 use tracing::Span;
 
-pub use self::refusing::LogLine;
+pub use self::messages::{Input, LogLine, Now, Output};
 use self::{
     admission::{Received, Waiting},
     auth::Login,
@@ -40,15 +41,8 @@ use self::{
 };
 use crate::{
     access_log::LogLines,
-    admission::{Admitted, Cost, Principal, QuotaClass, SignatureChecksPaused},
-    db_reader::{HistoryPage, RoleFound},
-    fanout::Live,
-    permits::Permit,
-    ports::Query,
     send_queue::SendQueueUsage,
     shared::Shared,
-    verifier::Verified,
-    writer::Stored,
     ws::{Broken, CloseCode},
 };
 
@@ -59,138 +53,6 @@ pub const MAX_FRAMES_IN_FLIGHT: usize = 64;
 pub const MAX_READS_IN_FLIGHT: usize = 16;
 /// The socket is not read while more than this waits to be sent, in bytes.
 const MAX_UNSENT_BYTES: usize = 512 * 1024;
-
-/// When an input comes.
-#[derive(Debug, Clone, Copy)]
-pub struct Now {
-    /// For durations.
-    pub at: Instant,
-    /// Seconds since the Unix epoch, for what events say.
-    pub unix_secs: u64,
-}
-
-/// What happens to a session: messages of the client, answers to its questions, and the shell's
-/// own signs.
-#[derive(Debug)]
-#[allow(
-    missing_docs,
-    reason = "the fields are those of the question that is answered"
-)]
-pub enum Input {
-    /// A whole text message.
-    Text(Bytes),
-    /// A whole binary message.
-    Binary,
-    /// A ping, to be answered with the same bytes.
-    Ping(Bytes),
-    /// A pong, which needs nothing.
-    Pong,
-    /// The client closes.
-    ClientClosed,
-    /// The client went away, with or without saying so.
-    ClientGone,
-    /// The client's bytes are no messages.
-    Broken(Broken),
-    /// A message is not whole within its time.
-    MessageTimedOut,
-
-    /// Answers [`Output::Admit`].
-    Admitted(Admitted),
-    /// Answers [`Output::NoteInvalidSignatures`].
-    SignatureChecksPaused(SignatureChecksPaused),
-    /// Answers [`Output::VerifyEvents`]: the first of its two answers is about the wrong events.
-    Verified { batch: u32, verified: Verified },
-    /// Answers [`Output::VerifyEvents`]: the second is about the good ones. It may come first.
-    Stored { batch: u32, stored: Stored },
-    /// Answers [`Output::VerifyLogin`].
-    LoginVerified {
-        id: EventId,
-        verdict: Result<Pubkey, Refusal>,
-    },
-    /// Answers [`Output::LookUpRole`].
-    RoleFound {
-        key: Pubkey,
-        login: Option<EventId>,
-        found: RoleFound,
-    },
-    /// Answers [`Output::Subscribe`], read after the subscription was sent to the fan-out.
-    Subscribed { token: u32, committed: u64 },
-    /// Answers [`Output::ReadPage`].
-    Page { token: u32, page: HistoryPage },
-    /// Answers [`Output::Count`].
-    Counted {
-        name: String,
-        count: Result<u64, Refusal>,
-    },
-    /// Comes from the fan-out, for subscriptions.
-    Live(Live),
-
-    /// What was taken to be sent is on its way, and the socket has room for more. Follows whatever
-    /// came before it: what was gathered is asked for now.
-    Ready,
-    /// A login was due by now, where one is required.
-    LoginDue,
-    /// The members that are logged in are to be looked up again.
-    RecheckMembers,
-    /// The relay shuts down. Said twice: at once.
-    Shutdown,
-}
-
-/// What a session wants done. Each question is answered exactly once, by the input of its name.
-#[derive(Debug)]
-#[allow(missing_docs, reason = "the fields are those of the actor's message")]
-pub enum Output {
-    /// Decide a batch of frames.
-    Admit {
-        principal: Principal,
-        class: QuotaClass,
-        costs: Vec<Cost>,
-    },
-    /// Count wrong signatures against the client's address.
-    NoteInvalidSignatures { count: usize },
-    /// Check signatures, and store what is right.
-    VerifyEvents {
-        batch: u32,
-        events: Vec<(Event, Span)>,
-        permit: Permit,
-    },
-    /// Check the signature of a login.
-    VerifyLogin { event: Box<Event> },
-    /// Look up a role; `login` is the login's event, `None` where a member is looked up again.
-    LookUpRole { key: Pubkey, login: Option<EventId> },
-    /// Send matching events from now on. The shell tells the fan-out, then reads the number of the
-    /// last committed batch. docs/architecture.md, "The seam".
-    Subscribe { token: u32, filters: Vec<Filter> },
-    /// Send no more. Has no answer.
-    Unsubscribe { token: u32 },
-    /// Read a page of history.
-    ReadPage {
-        token: u32,
-        prefix: Box<str>,
-        query: Box<Query>,
-        permit: Permit,
-        span: Span,
-    },
-    /// Count stored events.
-    Count {
-        name: String,
-        filters: Vec<Filter>,
-        permit: Permit,
-        span: Span,
-    },
-    /// Write a line to the access log. Has no answer.
-    Log(LogLine),
-}
-
-impl Output {
-    /// Whether it costs the database a look-up for this client alone.
-    fn is_look_up(&self) -> bool {
-        matches!(
-            self,
-            Self::ReadPage { .. } | Self::Count { .. } | Self::LookUpRole { .. }
-        )
-    }
-}
 
 /// How far a session got.
 #[derive(Debug, Clone, Copy)]

@@ -6,23 +6,10 @@ use buzz_protocol::{
     refusal, relay_frame,
 };
 
-use super::{Now, Output, Session, admission::Received};
+use super::{LogLine, Now, Output, Session, admission::Received};
 
 /// Lines of one socket in the access log, for each of its windows.
 pub(super) const MAX_LINES: u32 = 20;
-
-/// A line of the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogLine {
-    /// The verb of the frame; `none` where it has none.
-    pub verb: &'static str,
-    /// `ok` or `denied`.
-    pub outcome: &'static str,
-    /// Why, from a closed set.
-    pub reason: &'static str,
-    /// Lines of this socket left out before this one.
-    pub left_out: u64,
-}
 
 impl Session {
     /// Refuses a frame of any kind that was not admitted, by name.

@@ -5,8 +5,12 @@
 //! answers ([`Input`]), live events ([`Live`]), `Shutdown`. Leaves: the client's bytes, questions
 //! to the actors, lines to the access log.
 //!
+//! Here is what moves bytes; `questions` is what the session asks of the other actors.
+//!
 //! The HTTP dispatcher polls the actor only while its own buffer has room. So being polled means
 //! that what was handed over last is on its way, and a client that does not read stops its actor.
+
+mod questions;
 
 use std::{
     net::IpAddr,
@@ -23,15 +27,11 @@ use futures_util::Stream;
 
 use crate::{
     admission::SocketSlot,
-    db_reader::{CountEvents, LookUpRole, Read, ReadPage},
-    fanout::{Live, Subscribe, Subscriber, Unsubscribe},
-    gate::Acquire,
+    fanout::{Live, Unsubscribe},
     permits::Permit,
     registry::{ConnectionClosed, ConnectionOpened, Shutdown},
-    reply::{Answer, Reply},
     services::Services,
-    session::{Input, LogLine, Now, Output, Session},
-    verifier::{VerifyEvents, VerifyLogin},
+    session::{Input, Now, Session},
     ws::{Decoder, Incoming},
 };
 
@@ -129,127 +129,6 @@ impl Connection {
         }
     }
 
-    /// Carries one output out.
-    fn carry_out(&mut self, output: Output, ctx: &Context) {
-        let services = &self.services;
-        match output {
-            Output::Admit {
-                principal,
-                class,
-                costs,
-            } => {
-                let reply = reply(ctx, Input::Admitted);
-                services
-                    .admission
-                    .admit_frames(principal, class, costs, reply);
-            }
-            Output::NoteInvalidSignatures { count } => {
-                let reply = reply(ctx, Input::SignatureChecksPaused);
-                services
-                    .admission
-                    .note_invalid_signatures(self.peer, count, reply);
-            }
-            Output::VerifyEvents {
-                batch,
-                events,
-                permit,
-            } => {
-                services.verifier.do_send(VerifyEvents {
-                    events,
-                    permit,
-                    verified: reply(ctx, move |verified| Input::Verified { batch, verified }),
-                    stored: reply(ctx, move |stored| Input::Stored { batch, stored }),
-                });
-            }
-            Output::VerifyLogin { event } => {
-                let id = event.id;
-                let reply = reply(ctx, move |verdict| Input::LoginVerified { id, verdict });
-                services.verifier.do_send(VerifyLogin { event, reply });
-            }
-            Output::LookUpRole { key, login } => {
-                let reply = reply(ctx, move |found| Input::RoleFound { key, login, found });
-                services.auth_gate.do_send(Acquire {
-                    work: LookUpRole { key, reply },
-                    since: Instant::now(),
-                });
-            }
-            Output::Subscribe { token, filters } => {
-                // The order matters. docs/architecture.md, "The seam".
-                services.fanout.do_send(Subscribe {
-                    connection: self.number,
-                    token,
-                    filters,
-                    subscriber: Subscriber::new(ctx.address().recipient()),
-                    usage: self.session.send_queue_usage(),
-                });
-                let committed = services.committed.get();
-                self.handle_input(Input::Subscribed { token, committed });
-            }
-            Output::Unsubscribe { token } => services.fanout.do_send(Unsubscribe {
-                connection: self.number,
-                token: Some(token),
-            }),
-            Output::ReadPage {
-                token,
-                prefix,
-                query,
-                permit,
-                span,
-            } => {
-                let page = ReadPage {
-                    query,
-                    prefix: Some(prefix),
-                    permit,
-                    span,
-                    reply: reply(ctx, move |page| Input::Page { token, page }),
-                };
-                services.history_gate.do_send(Acquire {
-                    work: Read::Page(Box::new(page)),
-                    since: Instant::now(),
-                });
-            }
-            Output::Count {
-                name,
-                filters,
-                permit,
-                span,
-            } => {
-                let since = Instant::now();
-                let work = CountEvents {
-                    query: Box::new(services.query(filters)),
-                    permit,
-                    span,
-                    since,
-                    reply: reply(ctx, move |count| Input::Counted { name, count }),
-                };
-                services.count_gate.do_send(Acquire { work, since });
-            }
-            Output::Log(line) => self.log(line),
-        }
-    }
-
-    fn log(&self, line: LogLine) {
-        let LogLine {
-            verb,
-            outcome,
-            reason,
-            left_out,
-        } = line;
-        let left_out = (left_out > 0).then_some(left_out);
-        let (peer, connection) = (self.peer, self.number);
-        if verb == "AUTH" {
-            tracing::info!(
-                target: "access", outcome, reason, verb, %peer, connection, left_out,
-                "login {outcome}/{reason}"
-            );
-        } else {
-            tracing::info!(
-                target: "access", outcome, reason, verb, %peer, connection, left_out,
-                "frame refused: {outcome}/{reason}"
-            );
-        }
-    }
-
     fn read_socket(
         &mut self,
         payload: &mut Payload,
@@ -301,11 +180,6 @@ fn now(services: &Services) -> Now {
         at: Instant::now(),
         unix_secs: (services.clock)(),
     }
-}
-
-/// A reply that comes back to this connection as an input of its session.
-fn reply<T: Answer>(ctx: &Context, input: impl FnOnce(T) -> Input + Send + 'static) -> Reply<T> {
-    Reply::to_actor(ctx.address(), input)
 }
 
 impl From<Incoming> for Input {
