@@ -214,7 +214,7 @@ impl Handler<Settle> for Writer {
     type Result = ();
     fn handle(&mut self, _: Settle, _: &mut Self::Context) {
         self.flush();
-        if let Err(error) = self.with_connection(|connection| connection.settle()) {
+        if let Err(error) = self.with_connection(|connection| connection.flush()) {
             tracing::warn!(%error, "the database was not brought to rest");
         }
     }

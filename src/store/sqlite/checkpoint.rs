@@ -11,7 +11,7 @@ use diesel::{
     sql_types::BigInt,
 };
 
-use super::Error;
+use super::error::Error;
 
 /// Twice where SQLite begins by itself (`wal_autocheckpoint`).
 pub(super) const WAL_BOUND: u64 = 64 * 1024 * 1024;

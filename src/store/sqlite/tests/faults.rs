@@ -17,8 +17,9 @@ fn a_full_disk_stores_nothing_of_the_batch_and_is_recovered_from() {
     let few: Vec<_> = (0..10).map(|i| event(i, 1, 1, 10, vec![])).collect();
     let many: Vec<_> = (10..2_000).map(|i| event(i, 1, 1, 10, vec![])).collect();
     fixture.write(&few, 1);
-    let held = fixture.writer.held_mut();
-    let full = held.with(|connection| Ok(connection.batch_execute("PRAGMA max_page_count = 100")?));
+    let connection = fixture.writer.connection_mut();
+    let full =
+        connection.with(|connection| Ok(connection.batch_execute("PRAGMA max_page_count = 100")?));
     full.expect("a bound");
     let error = write(&mut fixture.writer, &many, 2).expect_err("a full disk");
     assert!(
@@ -36,8 +37,8 @@ fn a_full_disk_stores_nothing_of_the_batch_and_is_recovered_from() {
 fn a_lost_connection_is_opened_again_and_a_lost_file_is_an_error() {
     let mut fixture = Fixture::new();
     fixture.write(&[event(1, 1, 1, 10, vec![])], 1);
-    let held = fixture.writer.held_mut();
-    let broken = held.with(|connection| Ok(connection.batch_execute("no statement")?));
+    let connection = fixture.writer.connection_mut();
+    let broken = connection.with(|connection| Ok(connection.batch_execute("no statement")?));
     assert!(matches!(broken, Err(StoreError::Failed(_))));
     fixture.write(&[event(2, 1, 1, 10, vec![])], 2);
     assert_eq!(fixture.read(Filter::default()).len(), 2);
