@@ -1,5 +1,5 @@
 //! The tables as the compiler knows them: it checks every statement in Diesel's language against
-//! this. `migrations` makes them; a test compares the two on both databases.
+//! this. `migrations` makes them, and a test on each database reads every column.
 
 diesel::table! {
     /// Events: see `position`.

@@ -4,7 +4,7 @@
 use buzz_actors::ports::StoreError;
 use diesel::result::Error as SqlError;
 
-use super::{server::Server, session::driver_error};
+use super::session::driver_error;
 use crate::store::{batch::BrokenRow, fault::Fault};
 
 #[derive(Debug, thiserror::Error)]
@@ -33,12 +33,13 @@ impl Error {
         }
     }
 
-    pub(super) fn into_store_error(self, server: &Server) -> StoreError {
+    /// For the database at `place`.
+    pub(super) fn into_store_error(self, place: &str) -> StoreError {
         let fault = self.fault();
         match self {
             // Diesel's layer says nothing of its own.
-            Self::Sql(SqlError::QueryBuilderError(error)) => fault.at(server.shown(), error),
-            error => fault.at(server.shown(), error),
+            Self::Sql(SqlError::QueryBuilderError(error)) => fault.at(place, error),
+            error => fault.at(place, error),
         }
     }
 }

@@ -14,8 +14,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{
     error::Error,
+    row::Row,
     server::Server,
-    session::{Row, Session},
+    session::Session,
     statement::{BeginRead, BeginWrite, Commit, Rollback, Shape, Statement},
 };
 
@@ -62,7 +63,7 @@ impl Link {
             let connected = async {
                 let mut connection = Session::new(server.connect().await?);
                 let set = connection.batch_execute(&settings).await;
-                set.map_err(|error| Error::from(error).into_store_error(server))?;
+                set.map_err(|error| Error::from(error).into_store_error(server.shown()))?;
                 Ok(connection)
             };
             // The driver's own limit is for the socket alone, and a name may stand for several

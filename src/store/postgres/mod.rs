@@ -13,6 +13,7 @@ mod migrate;
 mod origin;
 mod reader;
 mod reconnecting;
+mod row;
 mod server;
 mod session;
 mod statement;

@@ -25,8 +25,8 @@ use super::{
     members,
     origin::Origin,
     reconnecting::Reconnecting,
+    row,
     server::Server,
-    session,
     statement::{
         AllPositions, AtPositions, Heads, KeyPositions, OfKeys, Statement,
         Value::{Int, Ints},
@@ -226,7 +226,7 @@ impl Tables for Link {
             let (mut rows, mut bytes) = (0, 0);
             let mut flow = ControlFlow::Continue(());
             let limits = [Int(high), Int(low), Int(as_int(size))];
-            let each = |row: &session::Row| {
+            let each = |row: &row::Row| {
                 rows += 1;
                 high = row.int(0).unwrap_or(low);
                 flow = offer(row, &mut |row| {
@@ -257,7 +257,7 @@ impl Tables for Link {
         size: usize,
         mut take: impl FnMut(i64),
     ) -> Result<(), Error> {
-        let each = |row: &session::Row| {
+        let each = |row: &row::Row| {
             row.int(0).into_iter().for_each(&mut take);
             ControlFlow::Continue(())
         };

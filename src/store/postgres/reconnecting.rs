@@ -63,7 +63,7 @@ impl Reconnecting {
                     } else if used_before && error.fault().is_retried() && !in_doubt {
                         continue;
                     }
-                    return Err(error.into_store_error(&self.server));
+                    return Err(error.into_store_error(self.server.shown()));
                 }
             }
         }

@@ -114,7 +114,7 @@ impl PostgresWriter {
                     Err(error) => {
                         // The session is given up. A new one may do better, once.
                         let again = used_before && error.fault().is_retried();
-                        let error = error.into_store_error(self.session.server());
+                        let error = error.into_store_error(self.session.server().shown());
                         if again {
                             tracing::warn!(%error, "a batch is tried again");
                             continue;

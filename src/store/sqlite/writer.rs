@@ -33,10 +33,11 @@ pub(super) struct SqliteWriter {
 
 impl SqliteWriter {
     pub(super) fn open(store: SqliteStore) -> Result<Self, StoreError> {
+        let checkpoints = Checkpoints::new(store.statement_timeout);
         let connection = Reconnecting::open(store, SqliteStore::connect_writer)?;
         Ok(Self {
             connection,
-            checkpoints: Checkpoints::default(),
+            checkpoints,
         })
     }
 

@@ -5,7 +5,9 @@
 mod cluster;
 mod dropped;
 mod faults;
+mod faults_by_code;
 mod query_plans;
+mod schema;
 mod several_relays;
 
 use std::time::Duration;
