@@ -13,6 +13,7 @@
 //! | `members` | who belongs to the relay |
 //! | `shared_budget` | quotas over several relays, in Redis |
 //! | [`telemetry`] | logs, traces, metrics exporter |
+//! | `error_chain` | an error with its causes, on one line |
 //! | `values` | how settings are written and shown |
 //!
 //! The actors themselves are the crate `buzz-actors`.
@@ -21,6 +22,7 @@ pub mod app;
 pub mod cli;
 pub mod commands;
 pub mod config;
+mod error_chain;
 pub mod export;
 pub mod flags;
 pub mod http;

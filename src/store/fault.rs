@@ -5,6 +5,8 @@ use std::{error::Error, fmt};
 
 use buzz_actors::ports::StoreError;
 
+use crate::error_chain::chain;
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -67,18 +69,4 @@ impl Error for At {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.error)
     }
-}
-
-/// The texts of an error and of its sources, without those that repeat what was said.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
 }

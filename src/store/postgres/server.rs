@@ -13,10 +13,7 @@ use tokio_postgres::{Client, Error, NoTls, config::SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{error::fault, session::drive};
-use crate::{
-    store::fault::{Fault, chain},
-    values::mask_password,
-};
+use crate::{error_chain::chain, store::fault::Fault, values::mask_password};
 
 /// A server that answers no connection attempt within this time can't be reached.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);

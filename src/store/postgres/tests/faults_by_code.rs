@@ -5,7 +5,7 @@ use std::{error::Error as _, time::Duration};
 use buzz_actors::ports::StoreError;
 use diesel_async::SimpleAsyncConnection;
 
-use super::cluster;
+use super::{cluster, store};
 use crate::store::{
     fault::Fault,
     postgres::{error::Error, link::Link, server::Server},
@@ -25,6 +25,7 @@ fn failure(link: &mut Link, text: &str) -> Error {
 #[test]
 fn a_fault_is_told_by_its_code() {
     let url = cluster::database();
+    store(&url);
     let mut link = link(&url);
     for (code, fault) in [
         ("40001", Fault::Busy),
@@ -85,4 +86,20 @@ fn the_servers_error_is_kept_and_shown() {
     let driver = driver.downcast_ref::<tokio_postgres::Error>();
     let code = driver.and_then(tokio_postgres::Error::code);
     assert_eq!(code.map(|code| code.code()), Some("42703"));
+}
+
+/// Kills: "connection closed" as all that is known of a server that said why.
+#[test]
+fn what_a_server_says_before_it_ends_a_session_is_known() {
+    let url = cluster::database();
+    let mut link = link(&url);
+    link.run(async |session| session.batch_execute("SELECT 1").await)
+        .expect("a session");
+    let others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    assert_eq!(cluster::sql(&url, others), "t");
+    let error = failure(&mut link, "SELECT 1");
+    assert_eq!(error.fault(), Fault::SessionLost);
+    let text = error.into_store_error("here").to_string();
+    assert!(text.contains("terminating connection"), "{text}");
 }

@@ -50,9 +50,9 @@ fn overlapping_reads(store: &SqliteStore, half: Duration, begun: &Barrier, ended
     begun.wait();
     while !ended.load(Ordering::Relaxed) {
         begin(&mut later);
+        thread::sleep(half);
         earlier.batch_execute("COMMIT").expect("a read");
         std::mem::swap(&mut earlier, &mut later);
-        thread::sleep(half);
     }
 }
 
