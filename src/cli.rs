@@ -6,7 +6,7 @@ use buzz_actors::ports::Role;
 use buzz_protocol::nip19::{KeyError, parse_pubkey};
 use clap::{Parser, Subcommand};
 
-use crate::{app, commands, config::Config, members};
+use crate::{app, commands, config::Config, error_chain::chain, members};
 
 /// A Nostr relay.
 #[derive(Debug, Parser)]
@@ -95,7 +95,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", chain(&*error));
             if error.is::<commands::NoServer>() || error.is::<KeyError>() {
                 ExitCode::from(BAD_CONFIG)
             } else {

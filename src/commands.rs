@@ -72,7 +72,7 @@ impl std::fmt::Display for NoServer {
 /// When the database can't be opened or migrated.
 pub fn migrate(config: &Config) -> Result<()> {
     open_store(config)?;
-    let database = crate::config::mask_password(&config.database.url);
+    let database = crate::values::mask_password(&config.database.url);
     Ok(writeln!(std::io::stdout(), "{database}: up to date")?)
 }
 

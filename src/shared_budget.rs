@@ -28,16 +28,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Asks of one pipeline.
 const AT_ONCE: usize = 256;
 
-/// Whether Redis can be reached by this URL.
-pub(crate) fn check_url(url: &str) -> Result<(), String> {
-    let opened = Client::open(url);
-    // The error's own text may repeat the password.
-    opened.map(drop).map_err(|error| {
-        let shown = crate::config::mask_password(url);
-        format!("`{shown}` is no URL of a Redis: {}", error.category())
-    })
-}
-
 /// The shared budget, where one is configured. Redis need not be there yet.
 pub(crate) fn open(config: &Admission) -> Result<Option<Arc<dyn SharedBudget>>> {
     let Some(url) = config.shared_url() else {
@@ -47,7 +37,7 @@ pub(crate) fn open(config: &Admission) -> Result<Option<Arc<dyn SharedBudget>>> 
     let (work, asks) = mpsc::unbounded_channel();
     let redis = Redis {
         client,
-        shown: crate::config::mask_password(url),
+        shown: crate::values::mask_password(url),
         script: Script::new(include_str!("shared_budget/spend.lua")),
         quotas: config.quotas(),
         timeout: config.timeout,

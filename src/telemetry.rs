@@ -9,13 +9,76 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, hyper::HyperClient};
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::{
-    EnvFilter, Layer, filter::ParseError, layer::SubscriberExt, util::SubscriberInitExt,
+    EnvFilter, Layer,
+    filter::{LevelFilter, ParseError},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
-use crate::config::{LogFormat, Telemetry as Settings};
+use crate::values;
+
+/// `[telemetry]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// A level, or directives such as `info,access=off`.
+    #[serde(with = "values::text")]
+    pub log: String,
+    /// `text` for people, `json` for machines.
+    pub log_format: LogFormat,
+    /// Where traces go (OTLP over HTTP); empty: nowhere.
+    #[serde(with = "values::text")]
+    pub otlp_endpoint: String,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            log: "info".into(),
+            log_format: LogFormat::Text,
+            otlp_endpoint: String::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// The bounds that types don't hold: the key that crosses one, and why it does.
+    pub(crate) fn check(&self) -> std::result::Result<(), (&'static str, String)> {
+        let endpoint = &self.otlp_endpoint;
+        let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
+        if !endpoint.is_empty() && !is_http {
+            let why = format!("`{endpoint}` does not start with http:// or https://");
+            return Err(("telemetry.otlp_endpoint", why));
+        }
+        let mut directives = self.log.split(',');
+        if let Some(word) =
+            directives.find(|d| !d.contains('=') && d.parse::<LevelFilter>().is_err())
+        {
+            let why = format!(
+                "`{word}` is neither a level (error, warn, info, debug, trace, off) nor target=level"
+            );
+            return Err(("telemetry.log", why));
+        }
+        if let Err(error) = parse_filter(&self.log) {
+            return Err(("telemetry.log", error.to_string()));
+        }
+        Ok(())
+    }
+}
 
 /// Reads a log setting. The HTTP server's own lines are left out, unless asked for:
 /// strangers make errors in it as they like.

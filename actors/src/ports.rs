@@ -4,7 +4,7 @@
 //! The other contracts stand with the module that uses them: `admission::SharedBudget` and
 //! `flags::FlagSource`.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{error::Error, ops::ControlFlow, sync::Arc};
 
 use buzz_protocol::{Filter, Limits, Pubkey, Refusal, VerifiedEvent, refusal};
 
@@ -87,11 +87,12 @@ pub trait StoreWriter: Send {
     /// When the database fails.
     fn last_batch(&mut self) -> Result<u64, StoreError>;
 
-    /// Brings the database to rest before the process ends: all in one place, nothing to recover.
+    /// Flushes before the process ends: all events are in one place, and the next start has nothing
+    /// to recover.
     ///
     /// # Errors
     /// When the database fails; nothing is lost by that.
-    fn settle(&mut self) -> Result<(), StoreError>;
+    fn flush(&mut self) -> Result<(), StoreError>;
 
     /// Removes up to `max` events that expired at or before `now` (seconds since the epoch) and
     /// says how many it removed.
@@ -218,16 +219,17 @@ impl Query {
     }
 }
 
-/// A database that did not do what was asked.
+/// A database that did not do what was asked. Its text says why; the error that caused it is its
+/// source.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database can't be reached, or its disk is full: work may be retried later.
     #[error("database unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
     /// The statement was stopped, since it ran longer than it may.
     #[error("query took too long")]
     TookTooLong,
     /// The statement failed.
     #[error("database error: {0}")]
-    Failed(String),
+    Failed(#[source] Box<dyn Error + Send + Sync>),
 }

@@ -230,7 +230,7 @@ impl Handler<Flush> for Writer {
     type Result = ();
     fn handle(&mut self, _: Flush, _: &mut Self::Context) {
         self.write_batch();
-        if let Err(error) = self.with_connection(|connection| connection.settle()) {
+        if let Err(error) = self.with_connection(|connection| connection.flush()) {
             tracing::warn!(%error, "the database was not brought to rest");
         }
     }

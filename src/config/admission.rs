@@ -5,7 +5,7 @@ use std::time::Duration;
 use buzz_actors::admission::{GuardSettings, Quota, Quotas, Rates};
 use serde::{Deserialize, Serialize};
 
-use super::values;
+use crate::values;
 
 /// Admissions of one window that one principal's log may hold.
 const MAX_LIMIT: u64 = 1_000_000;
@@ -137,7 +137,12 @@ impl Admission {
                 let why = format!("`{shown}` is neither `local` nor redis://host:port");
                 return Err(("admission.backend", why));
             }
-            crate::shared_budget::check_url(url).map_err(|why| ("admission.backend", why))?;
+            // The error's own text may repeat the password.
+            redis::Client::open(url).map_err(|error| {
+                let shown = values::mask_password(url);
+                let why = format!("`{shown}` is no URL of a Redis: {}", error.category());
+                ("admission.backend", why)
+            })?;
         }
         Ok(())
     }

@@ -9,16 +9,17 @@ mod environment;
 mod file;
 mod fixed;
 mod launchdarkly;
+mod settings;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use buzz_actors::flags::{EvaluationContext, FlagSource};
 
+pub use self::settings::{FeatureFlags, LaunchDarklySettings, Provider};
 use self::{
     environment::EnvironmentFlags, file::FileFlags, fixed::FixedFlags, launchdarkly::LaunchDarkly,
 };
-use crate::config::{FeatureFlags, Provider};
 
 /// Starts the provider that is chosen. Waits for a service for `start_wait` at most. Call it
 /// outside of any runtime.

@@ -41,12 +41,12 @@ struct Limitation {
 /// What admission enforces; not in NIP-11. What is left out has no limit.
 #[derive(Debug, Serialize)]
 struct RateLimits {
-    human: PartyLimits,
-    agent: PartyLimits,
+    human: ClassLimits,
+    agent: ClassLimits,
 }
 
 #[derive(Debug, Serialize)]
-struct PartyLimits {
+struct ClassLimits {
     /// EVENT, REQ and COUNT frames in any `window_secs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<u32>,
@@ -60,7 +60,7 @@ struct PartyLimits {
     api_calls_per_min: Option<u32>,
 }
 
-impl PartyLimits {
+impl ClassLimits {
     fn new(rates: &Rates) -> Self {
         let limit = |quota: Quota| (!quota.is_off()).then_some(quota.limit);
         let frames = limit(rates.frames);
@@ -97,8 +97,8 @@ impl Document {
                 payment_required: false,
                 restricted_writes: settings.auth_required,
                 rate_limits: RateLimits {
-                    human: PartyLimits::new(&quotas.human),
-                    agent: PartyLimits::new(&quotas.agent),
+                    human: ClassLimits::new(&quotas.human),
+                    agent: ClassLimits::new(&quotas.agent),
                 },
             },
         }

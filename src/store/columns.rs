@@ -41,9 +41,9 @@ pub(super) fn stored_row(row: &impl Columns) -> StoredRow {
     with_json(row, row.text(3, str::to_owned))
 }
 
-/// An event's row as far as a batch of these authors can depend on it: see [`lookup::essence`].
-pub(super) fn essence_row(row: &impl Columns, authors: &[Pubkey]) -> Option<StoredRow> {
-    let json = row.text(3, |json| lookup::essence(json, authors))?;
+/// An event's row as far as a batch of these authors can depend on it: see [`lookup::without_content`].
+pub(super) fn row_without_content(row: &impl Columns, authors: &[Pubkey]) -> Option<StoredRow> {
+    let json = row.text(3, |json| lookup::without_content(json, authors))?;
     Some(with_json(row, json))
 }
 
@@ -56,8 +56,11 @@ fn with_json(row: &impl Columns, json: String) -> StoredRow {
     }
 }
 
-/// A member's row.
-pub(super) fn member(row: &impl Columns) -> Option<(Pubkey, Role)> {
-    let key = row.text(0, |key| Pubkey::from_hex(key).ok())?;
-    Some((key, row.text(1, Role::from_name)?))
+/// Keys and roles of members; `None` where one of them is neither.
+pub(super) fn members(rows: Vec<(String, String)>) -> Option<Vec<(Pubkey, Role)>> {
+    let members = rows.into_iter().map(|(key, role)| {
+        let key = Pubkey::from_hex(&key).ok()?;
+        Some((key, Role::from_name(&role)?))
+    });
+    members.collect()
 }

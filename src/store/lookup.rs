@@ -32,7 +32,7 @@ pub(super) fn to_read(mut entries: Vec<(i64, i64)>, mut known: HashSet<i64>) -> 
 /// What a batch can depend on of a row outside the blocks of its events: nothing where the author
 /// is none of the batch's (versions, deletions and their targets have one author), and no content:
 /// one deletion can name thousands of large events, its author's own or not.
-pub(super) fn essence(json: &str, authors: &[Pubkey]) -> Option<String> {
+pub(super) fn without_content(json: &str, authors: &[Pubkey]) -> Option<String> {
     let author = json_layout::pubkey(json.as_bytes())?;
     authors.binary_search(&author).ok()?;
     if json.len() < WITHOUT_CONTENT_FROM_BYTES {

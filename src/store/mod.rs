@@ -5,6 +5,10 @@
 //! | `position` | the order of events, as one integer: row key and time index |
 //! | `keys` | everything else events are found by, as 64-bit integers |
 //! | `batch` | what a batch of events does to the store (pure) |
+//! | `options` | where events are kept, and how |
+//! | `fault` | what a database's error means |
+//! | `schema` | the tables, as the compiler knows them |
+//! | `statements` | those of a fixed shape, for both databases |
 //! | `columns` | what is made of a row of either database |
 //! | `lookup` | what a batch must read of the store (pure) |
 //! | `plan` | which index entries answer a filter (pure) |
@@ -16,65 +20,33 @@
 mod batch;
 mod check;
 mod columns;
+mod fault;
 mod keys;
 mod lookup;
+mod options;
 mod plan;
 mod position;
 pub mod postgres;
 mod read;
+mod schema;
 pub mod sqlite;
+mod statements;
 
 use std::{
     fs::{File, TryLockError},
     path::Path,
     sync::Arc,
-    time::Duration,
 };
 
 use buzz_actors::ports::{EventStore, StoreError};
 
-/// What a committed batch survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// A power cut.
-    Full,
-    /// A killed process, not a power cut.
-    Normal,
-}
+use self::fault::Fault;
+pub use self::options::{Durability, Options, is_postgres};
 
 /// Held by the one relay that serves a SQLite file.
 #[derive(Debug)]
 pub struct Served {
     _lock: File,
-}
-
-/// Where events are kept, and how.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// `sqlite://path` or `postgres://…`.
-    pub url: String,
-    /// PostgreSQL: where history is read; `None`: where it is written.
-    pub replica_url: Option<String>,
-    /// What a committed batch survives.
-    pub durability: Durability,
-    /// How long one read or count may take.
-    pub statement_timeout: Duration,
-    /// How long a server that does not answer is waited for.
-    pub start_wait: Duration,
-}
-
-impl Options {
-    /// The store at `url`, all else as by default.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            replica_url: None,
-            durability: Durability::Full,
-            statement_timeout: Duration::from_secs(5),
-            start_wait: Duration::from_secs(5),
-        }
-    }
 }
 
 /// Makes sure that no other relay serves the SQLite file that `url` names: two would each hide the
@@ -88,18 +60,14 @@ pub fn serve_alone(url: &str) -> Result<Option<Served>, StoreError> {
         return Ok(None);
     };
     let path = format!("{path}.lock");
-    let unavailable = |why: String| StoreError::Unavailable(format!("{path}: {why}"));
-    let file = File::create(&path).map_err(|error| unavailable(error.to_string()))?;
+    let file = File::create(&path).map_err(|error| Fault::Unreachable.at(&path, error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(Served { _lock: file })),
-        Err(TryLockError::WouldBlock) => Err(unavailable("another relay serves this file".into())),
-        Err(TryLockError::Error(error)) => Err(unavailable(error.to_string())),
+        Err(TryLockError::WouldBlock) => {
+            Err(Fault::Busy.at(path, "another relay serves this file"))
+        }
+        Err(TryLockError::Error(error)) => Err(Fault::Unreachable.at(path, error)),
     }
-}
-
-/// True where the URL names a PostgreSQL database.
-pub fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 /// Opens the store, creating and migrating it where needed.
@@ -115,9 +83,9 @@ pub fn open(options: &Options) -> Result<Arc<dyn EventStore>, StoreError> {
         let scheme = url
             .split_once("://")
             .map_or("no scheme", |(scheme, _)| scheme);
-        return Err(StoreError::Failed(format!(
-            "the database URL must begin with sqlite:// or postgres://, not with {scheme}"
-        )));
+        let why =
+            format!("the database URL must begin with sqlite:// or postgres://, not with {scheme}");
+        return Err(StoreError::Failed(why.into()));
     };
     let (durability, timeout) = (options.durability, options.statement_timeout);
     let store = sqlite::SqliteStore::open(Path::new(path), durability, timeout)?;

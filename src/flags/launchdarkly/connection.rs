@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::transport::{Stream, Watched, transport};
-use crate::config::LaunchDarklySettings;
+use crate::flags::settings::LaunchDarklySettings;
 
 /// The service sends a sign of life every three minutes; a stream without one is dead.
 const STREAM_SILENCE: Duration = Duration::from_secs(300);

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use self::connection::{Connection, close};
-use crate::config::LaunchDarklySettings;
+use crate::flags::settings::LaunchDarklySettings;
 
 /// See the module.
 pub(super) struct LaunchDarkly {

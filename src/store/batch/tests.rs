@@ -18,11 +18,11 @@ fn event(first: u8, kind: u16, created_at: u64, tags: &[[&str; 2]]) -> Event {
     }
 }
 
-/// Plans `events` against `stored`, which lie at the positions given; passes the plan on.
-fn planned<T>(
+/// Decides on `events` against `stored`, which lie at the positions given; passes the changes on.
+fn decided<T>(
     stored: &[(i64, &Event)],
     events: &[Event],
-    look: impl FnOnce(&Plan<'_>) -> T,
+    look: impl FnOnce(&ChangeSet<'_>) -> T,
 ) -> (Vec<Outcome>, T) {
     let stored = stored.iter().map(|(position, event)| StoredRow {
         position: *position,
@@ -36,9 +36,9 @@ fn planned<T>(
     let events: Vec<_> = events
         .map(|(event, json)| Incoming { event, json })
         .collect();
-    let plan = plan(&events, &stored, 2).expect("a plan");
-    let seen = look(&plan);
-    (plan.outcomes, seen)
+    let changes = decide(&events, &stored, 2).expect("changes");
+    let seen = look(&changes);
+    (changes.outcomes, seen)
 }
 
 fn home(event: &Event) -> i64 {
@@ -50,9 +50,13 @@ fn of_fifty_versions_in_one_batch_one_row_is_written() {
     let versions: Vec<_> = (0..50)
         .map(|i| event(i, 0, u64::from(i) * 7 % 50, &[]))
         .collect();
-    let (outcomes, rows) = planned(&[], &versions, |plan| {
-        assert!(plan.removed.is_empty());
-        plan.rows.iter().map(|row| row.position).collect::<Vec<_>>()
+    let (outcomes, rows) = decided(&[], &versions, |changes| {
+        assert!(changes.removed.is_empty());
+        changes
+            .rows
+            .iter()
+            .map(|row| row.position)
+            .collect::<Vec<_>>()
     });
     assert_eq!(rows, [position::home(49, &versions[7].id)]);
     assert_eq!(outcomes[0], Stored);
@@ -62,7 +66,7 @@ fn of_fifty_versions_in_one_batch_one_row_is_written() {
 #[test]
 fn equal_times_are_decided_by_the_lowest_id_in_either_order() {
     let (low, high) = (event(1, 0, 5, &[]), event(2, 0, 5, &[]));
-    let outcomes = |events: &[Event]| planned(&[], events, |plan| plan.rows.len());
+    let outcomes = |events: &[Event]| decided(&[], events, |changes| changes.rows.len());
     assert_eq!(
         outcomes(&[low.clone(), high.clone()]),
         (vec![Stored, Superseded], 1)
@@ -80,7 +84,7 @@ fn an_address_without_d_with_d_alone_and_with_an_empty_d_is_one() {
         event(3, 30_000, 7, &[["d", ""]]),
     ];
     assert_eq!(
-        planned(&[], &versions, |plan| plan.rows.len()),
+        decided(&[], &versions, |changes| changes.rows.len()),
         (vec![Stored; 3], 1)
     );
 }
@@ -89,7 +93,7 @@ fn an_address_without_d_with_d_alone_and_with_an_empty_d_is_one() {
 fn a_kind_that_is_not_addressable_is_not_replaced_by_its_d_tag() {
     let notes = [event(1, 1, 5, &[["d", "x"]]), event(2, 1, 5, &[["d", "x"]])];
     assert_eq!(
-        planned(&[], &notes, |plan| plan.rows.len()),
+        decided(&[], &notes, |changes| changes.rows.len()),
         (vec![Stored; 2], 2)
     );
 }
@@ -99,15 +103,15 @@ fn a_deletion_works_before_and_after_its_target_and_in_the_same_batch() {
     let target = event(1, 1, 5, &[]);
     let deletion = event(2, 5, 4, &[["e", &target.id.to_hex()]]);
     let both = [target.clone(), deletion.clone(), target.clone()];
-    let (outcomes, rows) = planned(&[], &both, |plan| plan.rows.len());
+    let (outcomes, rows) = decided(&[], &both, |changes| changes.rows.len());
     assert_eq!((outcomes, rows), (vec![Stored, Stored, Deleted], 1));
     let later = [target.clone()];
-    let (outcomes, rows) = planned(&[(home(&deletion), &deletion)], &later, |plan| {
-        plan.rows.len()
+    let (outcomes, rows) = decided(&[(home(&deletion), &deletion)], &later, |changes| {
+        changes.rows.len()
     });
     assert_eq!((outcomes, rows), (vec![Deleted], 0));
-    let (_, removed) = planned(&[(home(&target), &target)], &[deletion], |plan| {
-        plan.removed.clone()
+    let (_, removed) = decided(&[(home(&target), &target)], &[deletion], |changes| {
+        changes.removed.clone()
     });
     assert_eq!(removed, [home(&target)]);
 }
@@ -121,7 +125,7 @@ fn a_deletion_of_another_key_or_of_a_deletion_does_nothing() {
     let of_deletion = event(4, 5, 7, &[["e", &deletion.id.to_hex()]]);
     let stored = [(home(&target), &target), (home(&deletion) - 8, &deletion)];
     let events = [foreign, of_deletion, deletion.clone(), target.clone()];
-    let (outcomes, removed) = planned(&stored, &events, |plan| plan.removed.len());
+    let (outcomes, removed) = decided(&stored, &events, |changes| changes.removed.len());
     assert_eq!(
         (outcomes, removed),
         (vec![Stored, Stored, Duplicate, Duplicate], 0)
@@ -145,13 +149,13 @@ fn a_deletion_of_an_address_takes_what_is_not_newer_and_nothing_else() {
         version.clone(),
         event(5, 30_000, 6, &[["d", "x"]]),
     ];
-    let (outcomes, removed) = planned(&stored, &late, |plan| plan.removed.clone());
+    let (outcomes, removed) = decided(&stored, &late, |changes| changes.removed.clone());
     assert_eq!(
         (outcomes, removed),
         (vec![Stored, Deleted, Stored], vec![home(&version)])
     );
     let early = event(4, 5, 4, &[["a", &address]]);
-    let (outcomes, removed) = planned(&stored, &[early], |plan| plan.removed.len());
+    let (outcomes, removed) = decided(&stored, &[early], |changes| changes.removed.len());
     assert_eq!((outcomes, removed), (vec![Stored], 0));
 }
 
@@ -163,11 +167,11 @@ fn ids_that_share_a_block_stand_in_order_until_it_is_full() {
         .collect();
     let mut stored: Vec<(i64, &Event)> = Vec::new();
     for new in &events[..32] {
-        let (outcomes, moved) = planned(&stored, std::slice::from_ref(new), |plan| {
+        let (outcomes, moved) = decided(&stored, std::slice::from_ref(new), |changes| {
             let row = |row: &NewRow<'_>| (row.position, json_layout::id(row.json.as_bytes()));
             (
-                plan.removed.clone(),
-                plan.rows.iter().map(row).collect::<Vec<_>>(),
+                changes.removed.clone(),
+                changes.rows.iter().map(row).collect::<Vec<_>>(),
             )
         });
         assert_eq!(outcomes, [Stored]);
@@ -194,7 +198,7 @@ fn ids_that_share_a_block_stand_in_order_until_it_is_full() {
     }
     assert_eq!(stored.len(), 32);
     assert_eq!(
-        planned(&stored, &events[32..], |plan| plan.is_empty()),
+        decided(&stored, &events[32..], |changes| changes.is_empty()),
         (vec![NoRoom], true)
     );
 }

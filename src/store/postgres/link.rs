@@ -4,21 +4,20 @@
 //!
 //! Bound: each statement is awaited to its end or, past a time limit, the session is given up.
 
-use std::{
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::{ops::ControlFlow, time::Duration};
 
 use buzz_actors::ports::StoreError;
-use diesel::result::{DatabaseErrorKind, Error as SqlError};
-use diesel_async::{AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection};
+use diesel::QueryResult;
+use diesel_async::{AsyncConnectionCore, SimpleAsyncConnection};
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{
-    Error,
+    error::Error,
+    row::Row,
     server::Server,
-    statement::{BeginRead, BeginWrite, Commit, Rollback, Row, Shape, Statement},
+    session::Session,
+    statement::{BeginRead, BeginWrite, Commit, Rollback, Shape, Statement},
 };
 
 /// What the server's own limit is given on top before the session is given up.
@@ -35,7 +34,7 @@ const IDLE_IN_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '5s
 
 pub(super) struct Link {
     /// `None` only while it is dropped.
-    connection: Option<AsyncPgConnection>,
+    connection: Option<Session>,
     runtime: Option<Runtime>,
     /// The server ends a statement after it.
     timeout: Duration,
@@ -55,22 +54,22 @@ impl Link {
         settings: &str,
     ) -> Result<Self, StoreError> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| server.unavailable(&error))?;
+        let runtime = runtime.map_err(|error| server.unavailable(error))?;
         let milliseconds = timeout.as_millis();
         let settings = format!(
             "{PLANS}{IDLE_IN_TRANSACTION}SET statement_timeout = {milliseconds}; {settings}"
         );
         let connected = runtime.block_on(async {
             let connected = async {
-                let mut connection = server.connect().await?;
+                let mut connection = Session::new(server.connect().await?);
                 let set = connection.batch_execute(&settings).await;
-                set.map_err(|error| server.unavailable(&error))?;
+                set.map_err(|error| Error::from(error).into_store_error(server.shown()))?;
                 Ok(connection)
             };
             // The driver's own limit is for the socket alone, and a name may stand for several
             // addresses.
             let within = tokio::time::timeout(2 * GRACE, connected).await;
-            within.unwrap_or_else(|_| Err(server.unavailable(&"no answer to the connection")))
+            within.unwrap_or_else(|_| Err(server.unavailable("no answer to the connection")))
         });
         // Not dropped here on an error: that may be no place to wait for a name's resolution.
         match connected {
@@ -90,19 +89,19 @@ impl Link {
         }
     }
 
-    fn run<T>(
+    /// Runs work on the session; past the server's own time limit it is given up.
+    pub(super) fn run<T>(
         &mut self,
-        work: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, SqlError>,
+        work: impl AsyncFnOnce(&mut Session) -> QueryResult<T>,
     ) -> Result<T, Error> {
         let (Some(connection), Some(runtime)) = (&mut self.connection, &self.runtime) else {
             return Err(Error::NoAnswer);
         };
-        let started = Instant::now();
         let limit = self.timeout.saturating_add(GRACE);
         let done = runtime.block_on(async { tokio::time::timeout(limit, work(connection)).await });
         match done {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(classify(error, started.elapsed() >= self.timeout)),
+            Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::NoAnswer),
         }
     }
@@ -153,7 +152,7 @@ impl Link {
             let mut rows = connection.load(statement).await?;
             let mut flow = ControlFlow::Continue(());
             while let Some(row) = rows.next().await {
-                let row = Row(row?);
+                let row = row?;
                 if flow.is_continue() {
                     flow = take(&row);
                 }
@@ -202,17 +201,5 @@ impl Drop for Link {
             // where waiting is forbidden.
             runtime.shutdown_background();
         }
-    }
-}
-
-fn classify(error: SqlError, past_timeout: bool) -> Error {
-    match &error {
-        // The driver keeps the message, which the server may translate, and drops the code.
-        SqlError::DatabaseError(DatabaseErrorKind::Unknown, info)
-            if past_timeout || info.message().contains("statement timeout") =>
-        {
-            Error::TookTooLong
-        }
-        _ => Error::Sql(error),
     }
 }

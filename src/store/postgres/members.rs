@@ -1,19 +1,18 @@
 //! Members and their roles: few rows, read at each login.
 
-use std::ops::ControlFlow;
-
 use buzz_actors::ports::Role;
 use buzz_protocol::Pubkey;
+use diesel::{OptionalExtension, prelude::*, upsert::excluded};
+use diesel_async::RunQueryDsl;
 
-use super::{
-    Error,
-    link::Link,
-    statement::{AddMember, AllMembers, RemoveMember, RoleOf, Statement, Value::Text},
+use super::{error::Error, link::Link};
+use crate::store::{
+    columns,
+    schema::member,
+    statements::{all_members, role_of},
 };
 
 /// Within a transaction that writes.
-use crate::store::columns::{Columns, member};
-
 pub(super) fn set_role(
     link: &mut Link,
     key: &Pubkey,
@@ -23,30 +22,28 @@ pub(super) fn set_role(
     let key = key.to_hex();
     match role {
         Some(role) => {
-            let values = vec![Text(&key), Text(role.name())];
-            link.execute(Statement::<AddMember>::new(values))?
+            let add = diesel::insert_into(member::table)
+                .values((member::pubkey.eq(&key), member::role.eq(role.name())))
+                .on_conflict(member::pubkey)
+                .do_update()
+                .set(member::role.eq(excluded(member::role)));
+            link.run(async |session| add.execute(session).await)?;
         }
-        None => link.execute(Statement::<RemoveMember>::new(vec![Text(&key)]))?,
-    };
+        None => {
+            let remove = diesel::delete(member::table.find(&key));
+            link.run(async |session| remove.execute(session).await)?;
+        }
+    }
     Ok(before)
 }
 
 pub(super) fn role(link: &mut Link, key: &Pubkey) -> Result<Option<Role>, Error> {
-    let mut role = None;
     let key = key.to_hex();
-    link.for_each(Statement::<RoleOf>::new(vec![Text(&key)]), |row| {
-        role = row.text(0, Role::from_name);
-        ControlFlow::Continue(())
-    })?;
-    Ok(role)
+    let role = link.run(async |session| role_of(&key).first(session).await.optional())?;
+    Ok(role.and_then(|role: String| Role::from_name(&role)))
 }
 
 pub(super) fn members(link: &mut Link) -> Result<Vec<(Pubkey, Role)>, Error> {
-    let mut members = Vec::new();
-    link.for_each(Statement::<AllMembers>::new(vec![]), |row| {
-        members.push(member(row));
-        ControlFlow::Continue(())
-    })?;
-    let members = members.into_iter().collect::<Option<Vec<_>>>();
-    members.ok_or(Error::NoMember)
+    let rows = link.run(async |session| all_members().load(session).await)?;
+    columns::members(rows).ok_or(Error::NoMember)
 }

@@ -6,11 +6,12 @@ use std::{
 };
 
 use buzz_actors::ports::StoreError;
-use diesel_async::{AsyncMigrationHarness, SimpleAsyncConnection};
+use diesel_async::{AsyncMigrationHarness, AsyncPgConnection, SimpleAsyncConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use tokio::runtime::Builder;
 
 use super::server::Server;
+use crate::store::fault::Fault;
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 
@@ -27,7 +28,7 @@ pub(super) fn migrate(server: &Server, start_wait: Duration) -> Result<(), Store
         match migrate_once(server) {
             Err(StoreError::Unavailable(why)) if started.elapsed() < start_wait => {
                 if said.is_none_or(|said| said.elapsed() >= Duration::from_secs(1)) {
-                    tracing::warn!(why, "the database is waited for");
+                    tracing::warn!(%why, "the database is waited for");
                     said = Some(Instant::now());
                 }
                 thread::sleep(BETWEEN_ATTEMPTS);
@@ -43,17 +44,18 @@ fn migrate_once(server: &Server) -> Result<(), StoreError> {
         .worker_threads(1)
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| server.unavailable(&error))?;
+    let runtime = runtime.map_err(|error| server.unavailable(error))?;
     let migrated = runtime.block_on(async {
-        let mut connection = server.connect().await?;
+        let (client, _driver) = server.connect().await?;
+        let connection = AsyncPgConnection::try_from(client).await;
+        let mut connection = connection.map_err(|error| server.unavailable(error))?;
         let locked = connection.batch_execute(LOCK).await;
-        locked.map_err(|error| server.unavailable(&error))?;
+        locked.map_err(|error| server.unavailable(error))?;
         let mut harness = AsyncMigrationHarness::new(connection);
         let migrated = harness.run_pending_migrations(MIGRATIONS).map(drop);
         // The lock ends with the session.
-        migrated.map_err(|error| {
-            StoreError::Failed(format!("{}: migration failed: {error}", server.shown()))
-        })
+        migrated
+            .map_err(|error| Fault::Failed.at(server.shown(), format!("migration failed: {error}")))
     });
     runtime.shutdown_background();
     migrated

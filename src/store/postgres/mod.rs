@@ -5,13 +5,17 @@
 //! Everything here blocks its caller, as the contracts say. The writer's work runs on a thread of
 //! its own beside the caller's, which may be inside a runtime where waiting is forbidden.
 
-mod held;
+mod error;
+mod last_batch;
 mod link;
 mod members;
 mod migrate;
 mod origin;
 mod reader;
+mod reconnecting;
+mod row;
 mod server;
+mod session;
 mod statement;
 mod writer;
 
@@ -21,12 +25,9 @@ use buzz_actors::{
     metrics::StoreMetrics,
     ports::{EventStore, Purpose, StoreError, StoreReader, StoreWriter},
 };
-use diesel::result::{DatabaseErrorKind, Error as SqlError};
 
-use self::{
-    held::Held, origin::Origin, reader::PostgresReader, server::Server, writer::PostgresWriter,
-};
-use super::{Durability, Options, batch::BrokenRow};
+use self::{origin::Origin, reader::PostgresReader, server::Server, writer::PostgresWriter};
+use super::options::{Durability, Options};
 
 /// Writes end by themselves after it: they wait for another relay's batch, or the disk hangs.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -62,7 +63,7 @@ impl PostgresStore {
             origin: Origin::default(),
             metrics: StoreMetrics::register(),
         };
-        apart(|| migrate::migrate(&store.primary, options.start_wait))?;
+        on_own_thread(|| migrate::migrate(&store.primary, options.start_wait))?;
         Ok(store)
     }
 }
@@ -78,56 +79,11 @@ impl EventStore for PostgresStore {
 }
 
 /// Runs `work` on a thread of its own and waits for it.
-fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(done) => done,
         Err(panic) => std::panic::resume_unwind(panic),
     })
-}
-
-/// What goes wrong in a session.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    Sql(SqlError),
-    #[error("query took too long")]
-    TookTooLong,
-    /// Also past the server's own limit.
-    #[error("the server does not answer")]
-    NoAnswer,
-    #[error(transparent)]
-    Row(#[from] BrokenRow),
-    #[error("a row of the member table holds no member")]
-    NoMember,
-    /// Something writes beside the relays, without their lock.
-    #[error("the store changed while a batch was written")]
-    Changed,
-}
-
-impl Error {
-    /// Where a session has ended or can't go on, another one may do better.
-    fn may_be_the_sessions_end(&self) -> bool {
-        use DatabaseErrorKind::{
-            ClosedConnection, SerializationFailure, UnableToSendCommand, Unknown,
-        };
-        matches!(
-            self,
-            Self::Sql(SqlError::DatabaseError(
-                ClosedConnection | UnableToSendCommand | SerializationFailure | Unknown,
-                _
-            )) | Self::Changed
-        )
-    }
-
-    fn into_store_error(self, server: &Server) -> StoreError {
-        match self {
-            Self::TookTooLong => StoreError::TookTooLong,
-            Self::Row(_) | Self::NoMember => StoreError::Failed(self.to_string()),
-            // Among them a disk that is full and a server that shuts down; what is left of the
-            // codes can't tell, and asking again later is right for all of them.
-            _ => server.unavailable(&self),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,14 +14,21 @@ use buzz_actors::{
     ports::{Progress, Purpose, Query, Role, StoreError, StoreReader},
 };
 use buzz_protocol::Pubkey;
+use diesel::{IntoSql, sql_types::BigInt};
+use diesel_async::RunQueryDsl;
 
 use super::{
-    Error, Held, PostgresStore,
+    PostgresStore,
+    error::Error,
+    last_batch,
     link::Link,
     members,
     origin::Origin,
+    reconnecting::Reconnecting,
+    row,
+    server::Server,
     statement::{
-        self, AllPositions, AtPositions, Heads, KeyPositions, LastBatch, OfKeys, Ping, Statement,
+        AllPositions, AtPositions, Heads, KeyPositions, OfKeys, Statement,
         Value::{Int, Ints},
         WalkKey, WalkTime,
     },
@@ -44,7 +51,7 @@ const READ_ONLY: &str = "SET default_transaction_read_only = on; \
     SET application_name = 'buzz-relay reader'";
 
 pub(super) struct PostgresReader {
-    primary: Held,
+    primary: Reconnecting,
     replica: Option<Replica>,
     origin: Origin,
     /// How long one read or count may take.
@@ -53,7 +60,7 @@ pub(super) struct PostgresReader {
 }
 
 struct Replica {
-    held: Held,
+    session: Reconnecting,
     /// The last batch of this process's origin that its present session has seen there.
     seen: u64,
     /// When it may be asked again.
@@ -63,13 +70,13 @@ struct Replica {
 impl PostgresReader {
     pub(super) fn new(store: &PostgresStore, purpose: Purpose) -> Self {
         let time = store.statement_timeout;
-        let held = |server: &super::Server| Held::new(server.clone(), time, READ_ONLY);
+        let session = |server: &Server| Reconnecting::new(server.clone(), time, READ_ONLY);
         let replica = store.replica.as_ref();
         let replica = replica.filter(|_| purpose == Purpose::History);
         Self {
-            primary: held(&store.primary),
+            primary: session(&store.primary),
             replica: replica.map(|server| Replica {
-                held: held(server),
+                session: session(server),
                 seen: 0,
                 from: None,
             }),
@@ -126,10 +133,9 @@ impl StoreReader for PostgresReader {
 
     fn ping(&mut self) -> Result<(), StoreError> {
         self.primary.with(|link| {
-            link.for_each(
-                Statement::<Ping>::new(vec![]),
-                |_| ControlFlow::Continue(()),
-            )
+            let ping = diesel::select(1_i64.into_sql::<BigInt>());
+            link.run(async |session| ping.get_result::<i64>(session).await)?;
+            Ok(())
         })
     }
 }
@@ -144,10 +150,10 @@ impl Replica {
     ) -> Result<bool, StoreError> {
         if self.from.is_some_and(|from| Instant::now() < from) {
             let why = "the replica failed a moment ago";
-            return Err(self.held.server().unavailable(&why));
+            return Err(self.session.server().unavailable(why));
         }
-        let Self { held, seen, .. } = self;
-        let done = held.with(|link| {
+        let Self { session, seen, .. } = self;
+        let done = session.with(|link| {
             // A new session may be to another server, and a promoted or rebuilt one to an older
             // state.
             if link.is_new() {
@@ -156,11 +162,8 @@ impl Replica {
             if *seen < needed
                 && let Some(origin) = origin.get()
             {
-                let last = Statement::<LastBatch>::new(vec![Int(origin)]);
-                link.for_each(last, |row| {
-                    *seen = row.int(0).unwrap_or(0).unsigned_abs();
-                    ControlFlow::Continue(())
-                })?;
+                let last = last_batch::of(link, origin)?;
+                *seen = last.map_or(0, |(batch, _)| batch.unsigned_abs());
                 if *seen < needed {
                     return Ok(false);
                 }
@@ -223,7 +226,7 @@ impl Tables for Link {
             let (mut rows, mut bytes) = (0, 0);
             let mut flow = ControlFlow::Continue(());
             let limits = [Int(high), Int(low), Int(as_int(size))];
-            let each = |row: &statement::Row| {
+            let each = |row: &row::Row| {
                 rows += 1;
                 high = row.int(0).unwrap_or(low);
                 flow = offer(row, &mut |row| {
@@ -254,7 +257,7 @@ impl Tables for Link {
         size: usize,
         mut take: impl FnMut(i64),
     ) -> Result<(), Error> {
-        let each = |row: &statement::Row| {
+        let each = |row: &row::Row| {
             row.int(0).into_iter().for_each(&mut take);
             ControlFlow::Continue(())
         };

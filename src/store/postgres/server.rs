@@ -1,22 +1,19 @@
 //! Where a server is, and how it is connected to: address, TLS, and what a session is told first.
 
-use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 
 use buzz_actors::ports::StoreError;
-use diesel_async::AsyncPgConnection;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use tokio_postgres::{
-    NoTls,
-    config::SslMode,
-    error::{Error, SqlState},
-};
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Error, NoTls, config::SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::config::mask_password;
+use super::{error::fault, session::drive};
+use crate::{error_chain::chain, store::fault::Fault, values::mask_password};
 
 /// A server that answers no connection attempt within this time can't be reached.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -43,11 +40,10 @@ impl Server {
     /// When the URL is wrong; the text names it and the reason, and never its password.
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
         let shown = mask_password(url);
-        let wrong = |why: String| StoreError::Failed(format!("{shown}: {why}"));
+        let wrong = |why: String| Fault::Failed.at(&shown, why);
         let (url, root_file) = take_tls_parameters(url);
-        let mut config: tokio_postgres::Config = url
-            .parse()
-            .map_err(|error: Error| wrong(describe(&error)))?;
+        let mut config: tokio_postgres::Config =
+            url.parse().map_err(|error: Error| wrong(chain(&error)))?;
         if config.get_application_name().is_none() {
             config.application_name("buzz-relay");
         }
@@ -74,57 +70,29 @@ impl Server {
     }
 
     /// Opens a connection; the current runtime drives it.
-    pub(super) async fn connect(&self) -> Result<AsyncPgConnection, StoreError> {
-        let failed = |error: Error| self.refused(&error);
-        let connection = match self.tls.clone() {
+    pub(super) async fn connect(
+        &self,
+    ) -> Result<(Client, JoinHandle<Result<(), Error>>), StoreError> {
+        // What waiting can mend is told apart from what it can't, such as a wrong password.
+        let failed = |error: Error| fault(&error).at(&self.shown, error);
+        match self.tls.clone() {
             Some(tls) => {
-                let (client, driver) = self.config.connect(tls).await.map_err(failed)?;
-                AsyncPgConnection::try_from_client_and_connection(client, driver).await
+                let (client, connection) = self.config.connect(tls).await.map_err(failed)?;
+                Ok((client, drive(connection)))
             }
             None => {
-                let (client, driver) = self.config.connect(NoTls).await.map_err(failed)?;
-                AsyncPgConnection::try_from_client_and_connection(client, driver).await
+                let (client, connection) = self.config.connect(NoTls).await.map_err(failed)?;
+                Ok((client, drive(connection)))
             }
-        };
-        connection.map_err(|error| self.unavailable(&error))
-    }
-
-    pub(super) fn unavailable(&self, why: &dyn std::fmt::Display) -> StoreError {
-        StoreError::Unavailable(format!("{}: {why}", self.shown))
-    }
-
-    /// What waiting can mend is told apart from what it can't.
-    fn refused(&self, error: &Error) -> StoreError {
-        let final_answers = [
-            SqlState::INVALID_PASSWORD,
-            SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-            SqlState::INVALID_CATALOG_NAME,
-            SqlState::INSUFFICIENT_PRIVILEGE,
-        ];
-        let text = format!("{}: {}", self.shown, describe(error));
-        if error
-            .code()
-            .is_some_and(|code| final_answers.contains(code))
-        {
-            StoreError::Failed(text)
-        } else {
-            StoreError::Unavailable(text)
         }
     }
-}
 
-/// The error and its causes, each once.
-fn describe(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
+    pub(super) fn unavailable(
+        &self,
+        why: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> StoreError {
+        Fault::Unreachable.at(&self.shown, why)
     }
-    text
 }
 
 /// Takes out of the URL what the driver does not know: `sslrootcert`, and `verify-full`, which is

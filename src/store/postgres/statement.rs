@@ -8,12 +8,8 @@ use diesel::{
     QueryResult,
     pg::Pg,
     query_builder::{AstPass, Query, QueryFragment, QueryId},
-    row::{Field, Row as _},
     sql_types::{Array, BigInt, Nullable, Text},
 };
-use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
-
-use crate::store::columns::Columns;
 
 /// A statement's text. `?` stands for a value.
 pub(super) trait Shape: 'static {
@@ -26,7 +22,6 @@ pub(super) enum Value<'a> {
     Int(i64),
     Ints(Vec<i64>),
     MaybeInts(Vec<Option<i64>>),
-    Text(&'a str),
     Texts(Vec<&'a str>),
 }
 
@@ -58,7 +53,6 @@ impl<S: Shape> QueryFragment<Pg> for Statement<'_, S> {
                     Some(Value::MaybeInts(values)) => {
                         out.push_bind_param::<Array<Nullable<BigInt>>, Vec<Option<i64>>>(values)?;
                     }
-                    Some(Value::Text(value)) => out.push_bind_param::<Text, str>(value)?,
                     Some(Value::Texts(values)) => {
                         out.push_bind_param::<Array<Text>, Vec<&str>>(values)?;
                     }
@@ -79,28 +73,6 @@ impl<S: Shape> QueryId for Statement<'_, S> {
 impl<S: Shape> Query for Statement<'_, S> {
     // Diesel wants some type; the columns are read as what they are.
     type SqlType = BigInt;
-}
-
-/// A row, whose columns are read in place.
-pub(super) struct Row(pub(super) DriverRow);
-
-type DriverRow = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
-
-impl Columns for Row {
-    fn int(&self, column: usize) -> Option<i64> {
-        let field = self.0.get(column)?;
-        let value = field.value()?;
-        Some(i64::from_be_bytes(value.as_bytes().try_into().ok()?))
-    }
-
-    fn text<T>(&self, column: usize, take: impl FnOnce(&str) -> T) -> T {
-        let field = self.0.get(column);
-        let value = field.as_ref().and_then(Field::value);
-        let text = value
-            .as_ref()
-            .and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
-        take(text.unwrap_or_default())
-    }
 }
 
 macro_rules! shapes {
@@ -156,9 +128,6 @@ shapes! {
         FROM unnest(?) WITH ORDINALITY AS wanted(key, number) CROSS JOIN LATERAL \
         (SELECT position FROM entry WHERE entry.key = wanted.key AND position < ? \
         AND position >= ? ORDER BY position DESC LIMIT ?) AS head";
-    /// Rows that expired: the time, how many.
-    Expired = "SELECT position, batch, expires_at, json FROM event \
-        WHERE expires_at >= 0 AND expires_at <= ? LIMIT ?";
     InsertEvents = "INSERT INTO event (position, batch, expires_at, json) \
         SELECT * FROM unnest(?, ?, ?, ?) ON CONFLICT DO NOTHING";
     InsertEntries = "INSERT INTO entry (key, position) SELECT * FROM unnest(?, ?) \
@@ -166,18 +135,4 @@ shapes! {
     RemoveEvents = "DELETE FROM event WHERE position = ANY(?)";
     RemoveEntries = "DELETE FROM entry USING unnest(?, ?) AS gone(key, position) \
         WHERE entry.key = gone.key AND entry.position = gone.position";
-    /// Gives a new origin.
-    ClaimOrigin = "INSERT INTO last_batch (origin, batch, token) \
-        VALUES (nextval('origin'), 0, 0) RETURNING origin";
-    /// Batch, token, origin.
-    SetLastBatch = "UPDATE last_batch SET batch = greatest(batch, ?), token = ? WHERE origin = ?";
-    /// Batch and token of an origin.
-    LastBatch = "SELECT batch, token FROM last_batch WHERE origin = ?";
-    Ping = "SELECT 1::bigint";
-    /// Key, role.
-    AddMember = "INSERT INTO member (pubkey, role) VALUES (?, ?) \
-        ON CONFLICT (pubkey) DO UPDATE SET role = excluded.role";
-    RemoveMember = "DELETE FROM member WHERE pubkey = ?";
-    RoleOf = "SELECT role FROM member WHERE pubkey = ?";
-    AllMembers = "SELECT pubkey, role FROM member ORDER BY pubkey";
 }

@@ -1,5 +1,5 @@
 //! The session that writes: looks up what a batch needs to know, lets `batch` decide, and carries
-//! its plan out, all in one transaction under one lock over all relays. So competing versions and
+//! the changes out, all in one transaction under one lock over all relays. So competing versions and
 //! deletions from several relays are settled in the database, one batch after the other.
 //!
 //! A session may break at any point. Before COMMIT is sent nothing is stored, and the batch is
@@ -16,24 +16,29 @@ use std::{
 
 use buzz_actors::ports::{Outcome, Role, StoreError, StoreWriter};
 use buzz_protocol::{Pubkey, VerifiedEvent};
+use diesel_async::RunQueryDsl;
 use secp256k1::rand::random;
 
 use super::{
-    Error, Held, PostgresStore, WRITE_TIMEOUT, apart,
+    PostgresStore, WRITE_TIMEOUT,
+    error::Error,
+    last_batch,
     link::Link,
-    members,
+    members, on_own_thread,
     origin::{self, Origin},
+    reconnecting::Reconnecting,
     statement::{
-        AtPositions, ClaimOrigin, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch,
-        LockWrites, OfKeys, RemoveEntries, RemoveEvents, SetLastBatch, Statement,
-        Value::{Int, Ints, MaybeInts, Texts},
+        AtPositions, InBlocks, InsertEntries, InsertEvents, LockWrites, OfKeys, RemoveEntries,
+        RemoveEvents, Statement,
+        Value::{Ints, MaybeInts, Texts},
     },
 };
 use crate::store::{
     Durability,
-    batch::{self, Incoming, Lookup, Plan, StoredRow},
-    columns::{Columns, essence_row, stored_row},
+    batch::{self, ChangeSet, Incoming, ReadSet, StoredRow},
+    columns::{Columns, row_without_content, stored_row},
     lookup,
+    statements::expired,
 };
 
 /// How long a batch whose COMMIT got no answer waits for a server that can tell.
@@ -44,7 +49,7 @@ const FULL: &str = "SET synchronous_commit = on; SET application_name = 'buzz-re
 const NORMAL: &str = "SET synchronous_commit = off; SET application_name = 'buzz-relay writer'";
 
 pub(super) struct PostgresWriter {
-    held: Held,
+    session: Reconnecting,
     shared: Origin,
     origin: i64,
 }
@@ -67,13 +72,15 @@ impl PostgresWriter {
             Durability::Full => FULL,
             Durability::Normal => NORMAL,
         };
-        let mut held = Held::new(store.primary.clone(), WRITE_TIMEOUT, settings);
+        let mut session = Reconnecting::new(store.primary.clone(), WRITE_TIMEOUT, settings);
         let origin = match store.origin.get() {
             Some(origin) => origin,
-            None => store.origin.claim(apart(|| claim(&mut held))?),
+            None => store
+                .origin
+                .claim(on_own_thread(|| session.with(last_batch::new_origin))?),
         };
         Ok(Self {
-            held,
+            session,
             shared: store.origin.clone(),
             origin,
         })
@@ -95,10 +102,10 @@ impl PostgresWriter {
         };
         let started = Instant::now();
         loop {
-            let error = match self.held.take() {
+            let error = match self.session.take() {
                 Ok((mut link, used_before)) => match batch.attempt(&mut link) {
                     Ok(outcomes) => {
-                        self.held.put_back(link);
+                        self.session.put_back(link);
                         if batch.changes {
                             self.shared.changed(number);
                         }
@@ -106,8 +113,8 @@ impl PostgresWriter {
                     }
                     Err(error) => {
                         // The session is given up. A new one may do better, once.
-                        let again = used_before && error.may_be_the_sessions_end();
-                        let error = error.into_store_error(self.held.server());
+                        let again = used_before && error.fault().is_retried();
+                        let error = error.into_store_error(self.session.server().shown());
                         if again {
                             tracing::warn!(%error, "a batch is tried again");
                             continue;
@@ -131,13 +138,8 @@ impl Batch<'_> {
         // Also waits until a broken session's transaction has ended, one way or the other.
         begin(link)?;
         if let Some(outcomes) = &self.in_doubt {
-            let mut committed = false;
-            let last = Statement::<LastBatch>::new(vec![Int(self.origin)]);
-            link.for_each(last, |row| {
-                committed = row.int(1) == Some(self.token);
-                ControlFlow::Continue(())
-            })?;
-            if committed {
+            let last = last_batch::of(link, self.origin)?;
+            if last.is_some_and(|(_, token)| token == self.token) {
                 let outcomes = outcomes.clone();
                 link.roll_back()?;
                 self.changes = true;
@@ -145,27 +147,26 @@ impl Batch<'_> {
             }
             self.in_doubt = None;
         }
-        let stored = look_up(link, &Lookup::of(self.events))?;
-        let plan = batch::plan(
+        let stored = look_up(link, &ReadSet::of(self.events))?;
+        let changes = batch::decide(
             self.events,
             &stored,
             origin::column(self.origin, self.number),
         )?;
-        if plan.is_empty() {
+        if changes.is_empty() {
             link.roll_back()?;
-            return Ok(plan.outcomes);
+            return Ok(changes.outcomes);
         }
-        carry_out(link, &plan)?;
+        carry_out(link, &changes)?;
         let number = i64::try_from(self.number).unwrap_or(i64::MAX);
-        let values = vec![Int(number), Int(self.token), Int(self.origin)];
-        if link.execute(Statement::<SetLastBatch>::new(values))? != 1 {
+        if !last_batch::set(link, self.origin, number, self.token)? {
             return Err(Error::Changed);
         }
-        self.in_doubt = Some(plan.outcomes.clone());
+        self.in_doubt = Some(changes.outcomes.clone());
         link.commit()?;
         self.in_doubt = None;
         self.changes = true;
-        Ok(plan.outcomes)
+        Ok(changes.outcomes)
     }
 }
 
@@ -180,24 +181,20 @@ impl StoreWriter for PostgresWriter {
             json: event.json(),
         });
         let incoming: Vec<_> = incoming.collect();
-        apart(|| self.write(&incoming, batch))
+        on_own_thread(|| self.write(&incoming, batch))
     }
 
     fn last_batch(&mut self) -> Result<u64, StoreError> {
         let origin = self.origin;
-        apart(|| {
-            self.held.with(|link| {
-                let mut batch = 0;
-                link.for_each(Statement::<LastBatch>::new(vec![Int(origin)]), |row| {
-                    batch = row.int(0).unwrap_or(0).unsigned_abs();
-                    ControlFlow::Continue(())
-                })?;
-                Ok(batch)
+        on_own_thread(|| {
+            self.session.with(|link| {
+                let last = last_batch::of(link, origin)?;
+                Ok(last.map_or(0, |(batch, _)| batch.unsigned_abs()))
             })
         })
     }
 
-    fn settle(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<(), StoreError> {
         // The server looks after its own files.
         Ok(())
     }
@@ -205,12 +202,12 @@ impl StoreWriter for PostgresWriter {
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let max = i64::try_from(max).unwrap_or(i64::MAX);
-        apart(|| self.held.with(|link| purge(link, now, max)))
+        on_own_thread(|| self.session.with(|link| purge(link, now, max)))
     }
 
     fn set_role(&mut self, key: &Pubkey, role: Option<Role>) -> Result<Option<Role>, StoreError> {
-        apart(|| {
-            self.held.with(|link| {
+        on_own_thread(|| {
+            self.session.with(|link| {
                 begin(link)?;
                 let before = members::set_role(link, key, role)?;
                 link.commit()?;
@@ -227,35 +224,19 @@ fn begin(link: &mut Link) -> Result<(), Error> {
     Ok(())
 }
 
-/// A new origin for this process.
-fn claim(held: &mut Held) -> Result<i64, StoreError> {
-    held.with(|link| {
-        let mut origin = None;
-        link.for_each(Statement::<ClaimOrigin>::new(vec![]), |row| {
-            origin = row.int(0);
-            ControlFlow::Continue(())
-        })?;
-        origin.ok_or(Error::Changed)
-    })
-}
-
 fn purge(link: &mut Link, now: i64, max: i64) -> Result<usize, Error> {
     begin(link)?;
-    let mut rows = Vec::new();
-    link.for_each(Statement::<Expired>::new(vec![Int(now), Int(max)]), |row| {
-        rows.push(stored_row(row));
-        ControlFlow::Continue(())
-    })?;
+    let rows = link.run(async |session| expired(now, max).load(session).await)?;
     if rows.is_empty() {
         link.roll_back()?;
         return Ok(0);
     }
-    carry_out(link, &Plan::removing(&rows)?)?;
+    carry_out(link, &ChangeSet::removing(&rows)?)?;
     link.commit()?;
     Ok(rows.len())
 }
 
-fn look_up(link: &mut Link, lookup: &Lookup) -> Result<Vec<StoredRow>, Error> {
+fn look_up(link: &mut Link, lookup: &ReadSet) -> Result<Vec<StoredRow>, Error> {
     let mut rows = Vec::new();
     let mut known = HashSet::new();
     let blocks = Statement::<InBlocks>::new(vec![Ints(lookup.blocks.clone())]);
@@ -279,7 +260,7 @@ fn look_up(link: &mut Link, lookup: &Lookup) -> Result<Vec<StoredRow>, Error> {
         link.for_each(
             Statement::<AtPositions>::new(vec![Ints(positions)]),
             |row| {
-                rows.extend(essence_row(row, &lookup.authors));
+                rows.extend(row_without_content(row, &lookup.authors));
                 ControlFlow::Continue(())
             },
         )?;
@@ -287,31 +268,31 @@ fn look_up(link: &mut Link, lookup: &Lookup) -> Result<Vec<StoredRow>, Error> {
     Ok(rows)
 }
 
-fn carry_out(link: &mut Link, plan: &Plan<'_>) -> Result<(), Error> {
-    if !plan.removed.is_empty() {
-        let removed = Ints(plan.removed.clone());
+fn carry_out(link: &mut Link, changes: &ChangeSet<'_>) -> Result<(), Error> {
+    if !changes.removed.is_empty() {
+        let removed = Ints(changes.removed.clone());
         link.execute(Statement::<RemoveEvents>::new(vec![removed]))?;
-        let (keys, positions) = plan.removed_entries.iter().copied().unzip();
+        let (keys, positions) = changes.removed_entries.iter().copied().unzip();
         link.execute(Statement::<RemoveEntries>::new(vec![
             Ints(keys),
             Ints(positions),
         ]))?;
     }
-    if !plan.rows.is_empty() {
-        let rows = || plan.rows.iter();
+    if !changes.rows.is_empty() {
+        let rows = || changes.rows.iter();
         let inserted = link.execute(Statement::<InsertEvents>::new(vec![
             Ints(rows().map(|row| row.position).collect()),
             Ints(rows().map(|row| row.batch).collect()),
             MaybeInts(rows().map(|row| row.expires_at).collect()),
             Texts(rows().map(|row| row.json).collect()),
         ]))?;
-        let (keys, positions) = plan.entries.iter().copied().unzip();
+        let (keys, positions) = changes.entries.iter().copied().unzip();
         let entries = link.execute(Statement::<InsertEntries>::new(vec![
             Ints(keys),
             Ints(positions),
         ]))?;
         // A row that is there already was not there under the lock.
-        if inserted != plan.rows.len() || entries != plan.entries.len() {
+        if inserted != changes.rows.len() || entries != changes.entries.len() {
             return Err(Error::Changed);
         }
     }

@@ -74,8 +74,8 @@ pub(super) fn merge<T: Tables>(tables: &mut T, pass: &mut Pass<'_>) -> Result<()
 /// Opens the streams of all filters, each with its first positions.
 fn open<T: Tables>(tables: &mut T, pass: &Pass<'_>) -> Result<Vec<Stream>, T::Error> {
     let mut streams = Vec::new();
-    for (filter, pursuit) in pass.filters.iter().enumerate() {
-        let bounds = &pursuit.plan.bounds;
+    for (filter, cursor) in pass.filters.iter().enumerate() {
+        let bounds = &cursor.plan.bounds;
         let stream = |key| Stream {
             filter,
             key,
@@ -83,7 +83,7 @@ fn open<T: Tables>(tables: &mut T, pass: &Pass<'_>) -> Result<Vec<Stream>, T::Er
             rest: bounds.clone(),
             page_size: FIRST_PAGE,
         };
-        match &pursuit.plan.source {
+        match &cursor.plan.source {
             Source::Nothing => {}
             Source::Time => {
                 let mut time = stream(None);

@@ -129,7 +129,7 @@ pub(crate) fn count(reader: &mut dyn StoreReader, query: &Query) -> Result<u64, 
 
 /// One call's way through the events.
 struct Pass<'a> {
-    filters: Vec<Pursuit<'a>>,
+    filters: Vec<FilterCursor<'a>>,
     now: u64,
     hidden: Range<i64>,
     /// Where the last event that was passed stands, or the query's start.
@@ -142,7 +142,7 @@ struct Pass<'a> {
 }
 
 /// A filter, and what is still wanted for it.
-struct Pursuit<'a> {
+struct FilterCursor<'a> {
     check: Check<'a>,
     plan: Plan,
     left: u64,
@@ -162,7 +162,7 @@ impl<'a> Pass<'a> {
         time: Duration,
         row: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Self {
-        let filters = query.filters.iter().map(|(filter, left)| Pursuit {
+        let filters = query.filters.iter().map(|(filter, left)| FilterCursor {
             check: Check::new(filter),
             plan: plan::plan(filter),
             left: *left,
@@ -214,7 +214,7 @@ impl<'a> Pass<'a> {
         let before = self
             .before
             .map_or(i64::MAX, |at| i64::try_from(at).unwrap_or(i64::MAX));
-        for Pursuit { plan, left, .. } in &mut self.filters {
+        for FilterCursor { plan, left, .. } in &mut self.filters {
             plan.bounds.end = plan.bounds.end.min(before);
             if *left == 0 || plan.bounds.is_empty() {
                 plan.source = Source::Nothing;
@@ -281,7 +281,7 @@ fn walk_newest<T: Tables>(
 ) -> Result<ControlFlow<()>, T::Error> {
     let mut streams = 0;
     let (mut start, mut end) = (i64::MAX, 0);
-    for Pursuit { plan, .. } in &pass.filters {
+    for FilterCursor { plan, .. } in &pass.filters {
         match &plan.source {
             Source::Keys(keys) => streams += keys.len(),
             Source::Time => streams += 1,
@@ -291,7 +291,7 @@ fn walk_newest<T: Tables>(
         end = end.max(plan.bounds.end);
     }
     // Ids would be passed over where they are newer than what is walked.
-    let ids = |filter: &Pursuit<'_>| matches!(filter.plan.source, Source::Ids(_));
+    let ids = |filter: &FilterCursor<'_>| matches!(filter.plan.source, Source::Ids(_));
     if streams < WALK_FIRST || pass.filters.iter().any(ids) {
         return Ok(ControlFlow::Continue(()));
     }

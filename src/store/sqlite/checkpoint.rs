@@ -2,6 +2,11 @@
 //! anew only in a moment without readers; where reads overlap all the time that never comes, and
 //! the log grows. Past [`WAL_BOUND`] the writer makes that moment: new readers wait for nothing,
 //! those that read are waited for.
+//!
+//! A wait that is too short fails, however often it is tried: reads that overlap and last longer
+//! would let the log grow without end. So each failed attempt doubles the wait of the next one, up
+//! to one that outlasts every read the relay allows. Past that it is another process (an export
+//! that nobody reads), for which writes are not held up again and again.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +16,27 @@ use diesel::{
     sql_types::BigInt,
 };
 
-use super::Error;
+use super::error::Error;
 
 /// Twice where SQLite begins by itself (`wal_autocheckpoint`).
 pub(super) const WAL_BOUND: u64 = 64 * 1024 * 1024;
 
-/// Readers that hold the log longer than this are an export or stuck: writes do not wait for them.
-const WAIT: Duration = Duration::from_millis(250);
-/// Nor does each batch try.
-const PAUSE: Duration = Duration::from_secs(5);
+/// The first attempt waits this long for readers; writes wait with it.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// No attempt waits longer, whatever a read may take.
+const MOST_WAIT: Duration = Duration::from_secs(10);
+/// Between two attempts batches are written.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same, where the longest wait was in vain.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
 
-/// When the log may be tried again.
-#[derive(Debug, Default)]
+/// When the log may be tried again, and how long readers are waited for.
+#[derive(Debug)]
 pub(super) struct Checkpoints {
+    /// A wait that every read of this relay ends within.
+    longest_wait: Duration,
+    /// `None` where the longest wait was in vain.
+    next_wait: Option<Duration>,
     not_before: Option<Instant>,
 }
 
@@ -48,6 +61,16 @@ struct Moved {
 }
 
 impl Checkpoints {
+    /// For reads that take up to `statement_timeout`.
+    pub(super) fn new(statement_timeout: Duration) -> Self {
+        Self {
+            // One that began before the attempt, and one that began while pages were moved.
+            longest_wait: (2 * statement_timeout).clamp(FIRST_WAIT, MOST_WAIT),
+            next_wait: Some(FIRST_WAIT),
+            not_before: None,
+        }
+    }
+
     /// After a batch: where the log is too long, starts it anew.
     pub(super) fn after_a_batch(
         &mut self,
@@ -55,18 +78,39 @@ impl Checkpoints {
         log_bytes: u64,
         metrics: &StoreMetrics,
     ) -> Result<(), Error> {
-        let now = Instant::now();
-        if log_bytes < WAL_BOUND || self.not_before.is_some_and(|at| now < at) {
+        let Some(wait) = self.due(log_bytes, Instant::now()) else {
             return Ok(());
-        }
-        connection.batch_execute(&format!("PRAGMA busy_timeout = {}", WAIT.as_millis()))?;
+        };
+        connection.batch_execute(&format!("PRAGMA busy_timeout = {}", wait.as_millis()))?;
         let outcome = checkpoint(connection, "TRUNCATE", metrics);
         connection.batch_execute("PRAGMA busy_timeout = 5000")?;
-        if outcome? != Outcome::Complete {
-            tracing::warn!(log_bytes, "reads hold the write-ahead log: it grows");
-            self.not_before = now.checked_add(PAUSE);
+        let is_complete = outcome? == Outcome::Complete;
+        if !is_complete {
+            tracing::warn!(
+                log_bytes,
+                waited_ms = wait.as_millis(),
+                "reads hold the write-ahead log: it grows"
+            );
         }
+        self.attempted(is_complete, Instant::now());
         Ok(())
+    }
+
+    /// How long readers are waited for, if the log is to be tried now.
+    fn due(&self, log_bytes: u64, now: Instant) -> Option<Duration> {
+        let may = log_bytes >= WAL_BOUND && self.not_before.is_none_or(|at| at <= now);
+        may.then(|| self.next_wait.unwrap_or(FIRST_WAIT))
+    }
+
+    fn attempted(&mut self, is_complete: bool, now: Instant) {
+        if is_complete {
+            (self.next_wait, self.not_before) = (Some(FIRST_WAIT), None);
+            return;
+        }
+        let longer = self.next_wait.filter(|wait| *wait < self.longest_wait);
+        self.next_wait = longer.map(|wait| (2 * wait).min(self.longest_wait));
+        let pause = self.next_wait.map_or(LONG_PAUSE, |_| PAUSE);
+        self.not_before = now.checked_add(pause);
     }
 }
 
@@ -96,4 +140,34 @@ pub(super) fn checkpoint(
     }
     .increment(1);
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Kills: a wait that stays as it is, one without an end, writes held up again and again by a
+    /// reader that never ends, a wait that is not forgotten after a success.
+    #[test]
+    fn a_failed_attempt_is_followed_by_a_longer_one_up_to_the_longest_read() {
+        let mut checkpoints = Checkpoints::new(SECOND);
+        let mut now = Instant::now();
+        assert_eq!(checkpoints.due(WAL_BOUND - 1, now), None);
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            let wait = checkpoints.due(WAL_BOUND, now).expect("an attempt");
+            waits.push(wait.as_millis());
+            checkpoints.attempted(false, now);
+            assert_eq!(checkpoints.due(WAL_BOUND, now), None, "no pause");
+            now += LONG_PAUSE;
+        }
+        assert_eq!(waits, [250, 500, 1000, 2000, 250, 250]);
+        checkpoints.attempted(true, now);
+        assert_eq!(checkpoints.due(WAL_BOUND, now), Some(FIRST_WAIT));
+        checkpoints.attempted(false, now);
+        now += PAUSE;
+        assert_eq!(checkpoints.due(WAL_BOUND, now), Some(2 * FIRST_WAIT));
+    }
 }

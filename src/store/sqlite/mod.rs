@@ -2,12 +2,15 @@
 //! connection writes while others read. A connection that failed is replaced on its next use.
 
 mod checkpoint;
+mod error;
+mod last_batch;
 mod members;
 mod reader;
 mod statement;
 mod writer;
 
 use std::{
+    error::Error as StdError,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -21,11 +24,12 @@ use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
 use self::{
+    error::Error,
     reader::SqliteReader,
     statement::{BeginWrite, Commit, Statement},
     writer::SqliteWriter,
 };
-use super::{Durability, batch::BrokenRow};
+use super::{fault::Fault, options::Durability};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
@@ -52,10 +56,11 @@ impl SqliteStore {
         statement_timeout: Duration,
     ) -> Result<Self, StoreError> {
         if path.as_os_str().is_empty() || path == Path::new(":memory:") {
-            return Err(StoreError::Failed(format!(
+            let why = format!(
                 "{:?} is not a file: several connections share the database, so it must be one",
                 path.display().to_string()
-            )));
+            );
+            return Err(StoreError::Failed(why.into()));
         }
         let mut store = Self {
             path: path.to_owned(),
@@ -65,7 +70,7 @@ impl SqliteStore {
             metrics: StoreMetrics::register(),
         };
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|error| store.unavailable(&error))?;
+            std::fs::create_dir_all(parent).map_err(|error| store.unavailable(error))?;
         }
         store.connect_writer()?;
         store.file = store.file_now();
@@ -89,24 +94,24 @@ impl SqliteStore {
         if self.file_now() == self.file {
             return Ok(());
         }
-        Err(self.unavailable(&"the file was removed or replaced while in use"))
+        Err(self.unavailable("the file was removed or replaced while in use"))
     }
 
-    fn unavailable(&self, error: &dyn std::fmt::Display) -> StoreError {
-        StoreError::Unavailable(format!("{}: {error}", self.path.display()))
+    fn unavailable(&self, why: impl Into<Box<dyn StdError + Send + Sync>>) -> StoreError {
+        Fault::Unreachable.at(self.place(), why)
     }
 
     fn connect(&self, pragmas: &str) -> Result<SqliteConnection, StoreError> {
         let path = self.path.to_str();
-        let path = path.ok_or_else(|| self.unavailable(&"the path is not UTF-8"))?;
+        let path = path.ok_or_else(|| self.unavailable("the path is not UTF-8"))?;
         let mut connection =
-            SqliteConnection::establish(path).map_err(|error| self.unavailable(&error))?;
+            SqliteConnection::establish(path).map_err(|error| self.unavailable(error))?;
         // Waits for a lock rather than failing: another process may be reading or importing.
         let common = "PRAGMA busy_timeout = 5000; PRAGMA temp_store = MEMORY; \
                       PRAGMA mmap_size = 8589934592;";
         let setup = connection.batch_execute(common);
         let setup = setup.and_then(|()| connection.batch_execute(pragmas));
-        setup.map_err(|error| self.error(&Error::from(error)))?;
+        setup.map_err(|error| Error::from(error).into_store_error(self.place()))?;
         Ok(connection)
     }
 
@@ -124,7 +129,7 @@ impl SqliteStore {
         ))?;
         connection
             .run_pending_migrations(MIGRATIONS)
-            .map_err(|error| self.unavailable(&format!("migration failed: {error}")))?;
+            .map_err(|error| self.unavailable(format!("migration failed: {error}")))?;
         Ok(connection)
     }
 
@@ -132,22 +137,8 @@ impl SqliteStore {
         self.connect("PRAGMA query_only = 1; PRAGMA cache_size = -8192;")
     }
 
-    /// Errors that time or an operator can mend are told apart from those that repeat.
-    fn error(&self, error: &Error) -> StoreError {
-        let text = format!("{}: {error}", self.path.display());
-        // Diesel keeps SQLite's message and drops its code.
-        let passing = [
-            "is full",
-            "disk I/O error",
-            "unable to open",
-            "is locked",
-            "readonly database",
-        ];
-        if passing.iter().any(|sign| text.contains(sign)) {
-            StoreError::Unavailable(text)
-        } else {
-            StoreError::Failed(text)
-        }
+    fn place(&self) -> String {
+        self.path.display().to_string()
     }
 }
 
@@ -159,17 +150,6 @@ impl EventStore for SqliteStore {
     fn reader(&self, _: Purpose) -> Result<Box<dyn StoreReader>, StoreError> {
         Ok(Box::new(SqliteReader::open(self.clone())?))
     }
-}
-
-/// What goes wrong inside a connection.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Sql(#[from] diesel::result::Error),
-    #[error(transparent)]
-    Row(#[from] BrokenRow),
-    #[error("a row of the member table holds no member")]
-    NoMember,
 }
 
 /// Runs `work` in a transaction that writes. After an error it is left to the connection's end,
@@ -186,13 +166,13 @@ fn transaction<T>(
 }
 
 /// A connection that is given up when it fails and opened anew when it is needed next.
-struct Held {
+struct Reconnecting {
     store: SqliteStore,
     connect: fn(&SqliteStore) -> Result<SqliteConnection, StoreError>,
     connection: Option<SqliteConnection>,
 }
 
-impl Held {
+impl Reconnecting {
     fn open(
         store: SqliteStore,
         connect: fn(&SqliteStore) -> Result<SqliteConnection, StoreError>,
@@ -216,7 +196,8 @@ impl Held {
             None => (self.connect)(&self.store)?,
         };
         // Not put back after an error: dropping it also rolls back what it left open.
-        let result = work(&mut connection).map_err(|error| self.store.error(&error))?;
+        let result = work(&mut connection);
+        let result = result.map_err(|error| error.into_store_error(self.store.place()))?;
         self.connection = Some(connection);
         Ok(result)
     }

@@ -11,10 +11,12 @@ use buzz_protocol::Pubkey;
 use diesel::SqliteConnection;
 
 use super::{
-    Error, Held, SqliteStore, members,
+    Reconnecting, SqliteStore,
+    error::Error,
+    last_batch, members,
     statement::{
-        self, AllPositions, AtPositions, BeginRead, Commit, KeyPositions, LastBatch, OfKeys,
-        Statement, Value::Int, WalkKey, WalkTime, list,
+        self, AllPositions, AtPositions, BeginRead, Commit, KeyPositions, OfKeys, Statement,
+        Value::Int, WalkKey, WalkTime, list,
     },
 };
 use crate::store::{
@@ -23,7 +25,7 @@ use crate::store::{
 };
 
 pub(super) struct SqliteReader {
-    held: Held,
+    connection: Reconnecting,
     /// How long one read or count may take.
     time: Duration,
 }
@@ -31,8 +33,8 @@ pub(super) struct SqliteReader {
 impl SqliteReader {
     pub(super) fn open(store: SqliteStore) -> Result<Self, StoreError> {
         let time = store.statement_timeout;
-        let held = Held::open(store, SqliteStore::connect_reader)?;
-        Ok(Self { held, time })
+        let connection = Reconnecting::open(store, SqliteStore::connect_reader)?;
+        Ok(Self { connection, time })
     }
 }
 
@@ -44,7 +46,9 @@ impl StoreReader for SqliteReader {
     ) -> Result<Progress, StoreError> {
         let committed = i64::try_from(query.committed).unwrap_or(i64::MAX);
         let hidden = committed.saturating_add(1)..i64::MAX;
-        read::answer::<SqliteConnection>(query, hidden, self.time, row, |read| self.held.with(read))
+        read::answer::<SqliteConnection>(query, hidden, self.time, row, |read| {
+            self.connection.with(read)
+        })
     }
 
     fn count(&mut self, query: &Query) -> Result<u64, StoreError> {
@@ -52,19 +56,17 @@ impl StoreReader for SqliteReader {
     }
 
     fn role(&mut self, key: &Pubkey) -> Result<Option<Role>, StoreError> {
-        self.held
+        self.connection
             .with(|connection| Ok(members::role(connection, key)?))
     }
 
     fn members(&mut self) -> Result<Vec<(Pubkey, Role)>, StoreError> {
-        self.held.with(members::members)
+        self.connection.with(members::members)
     }
 
     fn ping(&mut self) -> Result<(), StoreError> {
-        self.held.with(|connection| {
-            let ping = Statement::<LastBatch, 0>::new(vec![]);
-            Ok(ping.for_each(connection, |_| ControlFlow::Continue(()))?)
-        })
+        self.connection
+            .with(|connection| Ok(last_batch::get(connection).map(drop)?))
     }
 }
 

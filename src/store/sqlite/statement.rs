@@ -288,11 +288,6 @@ shapes! {
         ROW: "(?,?)",
         TAIL: ") AS wanted",
     }
-    /// Rows that expired: the time, how many.
-    Expired {
-        HEAD: rows_of!("", "event WHERE expires_at BETWEEN 0 AND ? LIMIT ?"),
-        ROW: "",
-    }
     InsertEvents {
         HEAD: "INSERT OR FAIL INTO event (position, batch, expires_at, json) VALUES ",
         ROW: "(?,?,?,?)",
@@ -308,31 +303,6 @@ shapes! {
     /// Key, position.
     RemoveEntry {
         HEAD: "DELETE FROM entry WHERE key = ? AND position = ?",
-        ROW: "",
-    }
-    SetLastBatch {
-        HEAD: "UPDATE last_batch SET batch = max(batch, ?)",
-        ROW: "",
-    }
-    LastBatch {
-        HEAD: "SELECT batch FROM last_batch",
-        ROW: "",
-    }
-    /// Key, role.
-    AddMember {
-        HEAD: "INSERT OR REPLACE INTO member (pubkey, role) VALUES (?, ?)",
-        ROW: "",
-    }
-    RemoveMember {
-        HEAD: "DELETE FROM member WHERE pubkey = ?",
-        ROW: "",
-    }
-    RoleOf {
-        HEAD: "SELECT role FROM member WHERE pubkey = ?",
-        ROW: "",
-    }
-    AllMembers {
-        HEAD: "SELECT pubkey, role FROM member ORDER BY pubkey",
         ROW: "",
     }
 }

@@ -1,47 +1,49 @@
 //! The connection that writes: looks up what a batch needs to know with few statements, lets
-//! `batch` decide, and carries its plan out in one transaction.
+//! `batch` decide, and carries the changes out in one transaction.
 
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{Outcome, Role, StoreError, StoreWriter};
 use buzz_protocol::{Pubkey, VerifiedEvent};
-use diesel::{QueryResult, SqliteConnection};
+use diesel::{QueryResult, RunQueryDsl, SqliteConnection};
 
 use super::{
-    Held, SqliteStore,
+    Reconnecting, SqliteStore,
     checkpoint::{Checkpoints, checkpoint},
-    members,
+    last_batch, members,
     statement::{
-        AtPositions, Expired, InBlocks, InsertEntries, InsertEvents, LastBatch, NOTHING, OfKeys,
-        RemoveEntry, RemoveEvents, SetLastBatch, Statement,
+        AtPositions, InBlocks, InsertEntries, InsertEvents, NOTHING, OfKeys, RemoveEntry,
+        RemoveEvents, Statement,
         Value::{self, Int, Null, Text},
         list,
     },
     transaction,
 };
 use crate::store::{
-    batch::{self, Incoming, Lookup, NewRow, Plan, StoredRow},
-    columns::{Columns, essence_row, stored_row},
+    batch::{self, ChangeSet, Incoming, NewRow, ReadSet, StoredRow},
+    columns::{Columns, row_without_content, stored_row},
     lookup,
+    statements::expired,
 };
 
 pub(super) struct SqliteWriter {
-    held: Held,
+    connection: Reconnecting,
     checkpoints: Checkpoints,
 }
 
 impl SqliteWriter {
     pub(super) fn open(store: SqliteStore) -> Result<Self, StoreError> {
-        let held = Held::open(store, SqliteStore::connect_writer)?;
+        let checkpoints = Checkpoints::new(store.statement_timeout);
+        let connection = Reconnecting::open(store, SqliteStore::connect_writer)?;
         Ok(Self {
-            held,
-            checkpoints: Checkpoints::default(),
+            connection,
+            checkpoints,
         })
     }
 
     #[cfg(test)]
-    pub(super) fn held_mut(&mut self) -> &mut Held {
-        &mut self.held
+    pub(super) fn connection_mut(&mut self) -> &mut Reconnecting {
+        &mut self.connection
     }
 
     /// [`StoreWriter::store`], for events that need not be signed.
@@ -51,21 +53,24 @@ impl SqliteWriter {
         batch: u64,
     ) -> Result<Vec<Outcome>, StoreError> {
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
-        let outcomes = self.held.with(|connection| {
+        let outcomes = self.connection.with(|connection| {
             transaction(connection, |connection| {
-                let stored = look_up(connection, &Lookup::of(events))?;
-                let plan = batch::plan(events, &stored, batch)?;
-                if !plan.is_empty() {
-                    carry_out(connection, &plan)?;
-                    Statement::<SetLastBatch, 0>::new(vec![Int(batch)]).execute(connection)?;
+                let stored = look_up(connection, &ReadSet::of(events))?;
+                let changes = batch::decide(events, &stored, batch)?;
+                if !changes.is_empty() {
+                    carry_out(connection, &changes)?;
+                    last_batch::set(connection, batch)?;
                 }
-                Ok(plan.outcomes)
+                Ok(changes.outcomes)
             })
         })?;
-        let (log_bytes, metrics) = (self.held.store.log_bytes(), self.held.store.metrics.clone());
+        let (log_bytes, metrics) = (
+            self.connection.store.log_bytes(),
+            self.connection.store.metrics.clone(),
+        );
         let checkpoints = &mut self.checkpoints;
         let bounded = self
-            .held
+            .connection
             .with(|connection| checkpoints.after_a_batch(connection, log_bytes, &metrics));
         if let Err(error) = bounded {
             // The batch is stored all the same.
@@ -89,43 +94,33 @@ impl StoreWriter for SqliteWriter {
     }
 
     fn last_batch(&mut self) -> Result<u64, StoreError> {
-        self.held.with(|connection| {
-            let mut batch = 0;
-            Statement::<LastBatch, 0>::new(vec![]).for_each(connection, |row| {
-                batch = row.int(0).unwrap_or(0).unsigned_abs();
-                ControlFlow::Continue(())
-            })?;
-            Ok(batch)
-        })
+        self.connection
+            .with(|connection| Ok(last_batch::get(connection)?.unsigned_abs()))
     }
 
-    fn settle(&mut self) -> Result<(), StoreError> {
-        let metrics = self.held.store.metrics.clone();
-        self.held
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let metrics = self.connection.store.metrics.clone();
+        self.connection
             .with(|connection| checkpoint(connection, "TRUNCATE", &metrics).map(drop))
     }
 
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
-        let now = Int(i64::try_from(now).unwrap_or(i64::MAX));
-        let max = Int(i64::try_from(max).unwrap_or(i64::MAX));
-        let metrics = self.held.store.metrics.clone();
-        self.held.with(|connection| {
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let metrics = self.connection.store.metrics.clone();
+        self.connection.with(|connection| {
             // Regular upkeep, and so counted regularly: an operator sees when it does nothing.
             checkpoint(connection, "PASSIVE", &metrics)?;
             transaction(connection, |connection| {
-                let mut rows = Vec::new();
-                Statement::<Expired, 0>::new(vec![now, max]).for_each(connection, |row| {
-                    rows.push(stored_row(row));
-                    ControlFlow::Continue(())
-                })?;
-                carry_out(connection, &Plan::removing(&rows)?)?;
+                let rows = RunQueryDsl::load(expired(now, max), connection)?;
+                carry_out(connection, &ChangeSet::removing(&rows)?)?;
                 Ok(rows.len())
             })
         })
     }
 
     fn set_role(&mut self, key: &Pubkey, role: Option<Role>) -> Result<Option<Role>, StoreError> {
-        self.held.with(|connection| {
+        self.connection.with(|connection| {
             transaction(connection, |connection| {
                 members::set_role(connection, key, role)
             })
@@ -133,7 +128,7 @@ impl StoreWriter for SqliteWriter {
     }
 }
 
-fn look_up(connection: &mut SqliteConnection, lookup: &Lookup) -> QueryResult<Vec<StoredRow>> {
+fn look_up(connection: &mut SqliteConnection, lookup: &ReadSet) -> QueryResult<Vec<StoredRow>> {
     let mut rows = Vec::new();
     let mut known = HashSet::new();
     list::<InBlocks>(connection, &lookup.blocks, |row| {
@@ -152,14 +147,14 @@ fn look_up(connection: &mut SqliteConnection, lookup: &Lookup) -> QueryResult<Ve
     })?;
     let positions = lookup::to_read(entries, known);
     list::<AtPositions>(connection, &positions, |row| {
-        rows.extend(essence_row(row, &lookup.authors));
+        rows.extend(row_without_content(row, &lookup.authors));
         ControlFlow::Continue(())
     })?;
     Ok(rows)
 }
 
-fn carry_out(connection: &mut SqliteConnection, plan: &Plan<'_>) -> QueryResult<()> {
-    for positions in plan.removed.chunks(32) {
+fn carry_out(connection: &mut SqliteConnection, changes: &ChangeSet<'_>) -> QueryResult<()> {
+    for positions in changes.removed.chunks(32) {
         let padding = std::iter::repeat_n(&NOTHING, 32 - positions.len());
         let values = positions
             .iter()
@@ -167,10 +162,10 @@ fn carry_out(connection: &mut SqliteConnection, plan: &Plan<'_>) -> QueryResult<
             .map(|position| Int(*position));
         Statement::<RemoveEvents, 32>::new(values.collect()).execute(connection)?;
     }
-    for (key, position) in &plan.removed_entries {
+    for (key, position) in &changes.removed_entries {
         Statement::<RemoveEntry, 0>::new(vec![Int(*key), Int(*position)]).execute(connection)?;
     }
-    let (full, rest) = plan.rows.as_chunks::<32>();
+    let (full, rest) = changes.rows.as_chunks::<32>();
     for rows in full {
         let values = rows.iter().flat_map(row_values).collect();
         Statement::<InsertEvents, 32>::new(values).execute(connection)?;
@@ -178,7 +173,7 @@ fn carry_out(connection: &mut SqliteConnection, plan: &Plan<'_>) -> QueryResult<
     for new in rest {
         Statement::<InsertEvents, 1>::new(row_values(new).into()).execute(connection)?;
     }
-    let (full, rest) = plan.entries.as_chunks::<128>();
+    let (full, rest) = changes.entries.as_chunks::<128>();
     for entries in full {
         let values = entries.iter().flat_map(entry_values).collect();
         Statement::<InsertEntries, 128>::new(values).execute(connection)?;

@@ -101,6 +101,8 @@ pub(super) struct Actors {
     /// Two of them work at a time.
     verifying: [Option<(usize, Verify)>; 2],
     writer: VecDeque<StoreBatch>,
+    /// Committed, but neither published nor answered.
+    committing: Option<(ToFanout, Vec<(usize, Input)>)>,
     fanout: VecDeque<ToFanout>,
     listeners: Vec<Listener>,
     reads: Vec<(usize, Read)>,
@@ -202,6 +204,7 @@ impl Actors {
             && self.verifier.is_empty()
             && self.verifying.iter().all(Option::is_none)
             && self.writer.is_empty()
+            && self.committing.is_none()
             && self.fanout.is_empty()
             && self.reads.is_empty()
             && self.roles.is_empty()
@@ -225,6 +228,10 @@ impl Actors {
     pub(super) fn die(&mut self, rng: &mut Rng) {
         if rng.chance(50) {
             self.dead.insert("writer");
+            if let Some((published, answers)) = self.committing.take() {
+                self.tell_fanout(published);
+                self.answers.extend(answers);
+            }
             for lost in std::mem::take(&mut self.writer) {
                 self.store_unanswered(lost);
             }
@@ -353,8 +360,13 @@ impl Actors {
             .push((who, Input::Verified { batch, verified }));
     }
 
-    /// Everything that waits is one batch.
+    /// Everything that waits is one batch. Between its commit and its `Publish` a connection may
+    /// read the committed number.
     fn write(&mut self, rng: &mut Rng) {
+        if let Some((published, answers)) = self.committing.take() {
+            self.tell_fanout(published);
+            self.answers.extend(answers);
+        }
         if self.writer.is_empty() {
             return;
         }
@@ -390,11 +402,11 @@ impl Actors {
         }
         // In this order: docs/architecture.md, "The seam".
         self.committed = self.store.batch;
-        self.tell_fanout(ToFanout::Publish {
+        let publish = ToFanout::Publish {
             batch: self.store.batch,
             samples: fresh,
-        });
-        self.answers.extend(answers);
+        };
+        self.committing = Some((publish, answers));
     }
 
     fn fan_out(&mut self) {

@@ -4,10 +4,14 @@ use std::{path::Path, time::Duration};
 
 use buzz_actors::ports::{EventStore, StoreError, StoreWriter};
 use buzz_protocol::Filter;
-use diesel::connection::SimpleConnection;
+use diesel::{RunQueryDsl, SqliteConnection, connection::SimpleConnection};
 
 use super::{Fixture, event, write};
-use crate::store::{self, Durability, Options, sqlite::SqliteStore};
+use crate::store::{
+    self, Durability, Options,
+    fault::Fault,
+    sqlite::{SqliteStore, error::Error},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -17,12 +21,13 @@ fn a_full_disk_stores_nothing_of_the_batch_and_is_recovered_from() {
     let few: Vec<_> = (0..10).map(|i| event(i, 1, 1, 10, vec![])).collect();
     let many: Vec<_> = (10..2_000).map(|i| event(i, 1, 1, 10, vec![])).collect();
     fixture.write(&few, 1);
-    let held = fixture.writer.held_mut();
-    let full = held.with(|connection| Ok(connection.batch_execute("PRAGMA max_page_count = 100")?));
+    let connection = fixture.writer.connection_mut();
+    let full =
+        connection.with(|connection| Ok(connection.batch_execute("PRAGMA max_page_count = 100")?));
     full.expect("a bound");
     let error = write(&mut fixture.writer, &many, 2).expect_err("a full disk");
     assert!(
-        matches!(&error, StoreError::Unavailable(text) if text.contains("full")),
+        matches!(&error, StoreError::Unavailable(why) if why.to_string().contains("full")),
         "{error}"
     );
     assert_eq!(fixture.read(Filter::default()).len(), 10);
@@ -36,8 +41,8 @@ fn a_full_disk_stores_nothing_of_the_batch_and_is_recovered_from() {
 fn a_lost_connection_is_opened_again_and_a_lost_file_is_an_error() {
     let mut fixture = Fixture::new();
     fixture.write(&[event(1, 1, 1, 10, vec![])], 1);
-    let held = fixture.writer.held_mut();
-    let broken = held.with(|connection| Ok(connection.batch_execute("no statement")?));
+    let connection = fixture.writer.connection_mut();
+    let broken = connection.with(|connection| Ok(connection.batch_execute("no statement")?));
     assert!(matches!(broken, Err(StoreError::Failed(_))));
     fixture.write(&[event(2, 1, 1, 10, vec![])], 2);
     assert_eq!(fixture.read(Filter::default()).len(), 2);
@@ -71,9 +76,10 @@ fn a_missing_directory_is_made() {
 #[test]
 fn memory_and_foreign_urls_are_refused() {
     for url in ["sqlite://:memory:", "sqlite://", "mysql://x", "relay.db"] {
-        let Err(StoreError::Failed(text)) = store::open(&Options::new(url)) else {
+        let Err(StoreError::Failed(why)) = store::open(&Options::new(url)) else {
             panic!("{url} was opened");
         };
+        let text = why.to_string();
         assert!(
             text.contains("not a file") || text.contains("must begin with"),
             "{text}"
@@ -100,4 +106,77 @@ fn a_writer_of_another_process_is_waited_for() {
     fixture.write(&[event(1, 1, 1, 10, vec![])], 1);
     thread.join().expect("no panic");
     assert!(fixture.directory.path().exists());
+}
+
+/// What `text` fails with.
+fn fault(connection: &mut SqliteConnection, text: &str) -> Fault {
+    let error = connection.batch_execute(text).expect_err(text);
+    Error::from(error).fault()
+}
+
+/// Kills: texts of the library compared in part, or written down here; a code without a fault.
+#[test]
+fn what_goes_wrong_is_told_by_its_code() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.store.connect_writer().expect("a connection");
+    let mut reader = fixture.store.connect_reader().expect("a connection");
+    let write = "INSERT INTO member VALUES (hex(randomblob(32)), 'member')";
+
+    writer.batch_execute("BEGIN IMMEDIATE").expect("a lock");
+    let mut other = fixture.store.connect_writer().expect("a connection");
+    other
+        .batch_execute("PRAGMA busy_timeout = 0")
+        .expect("no wait");
+    assert_eq!(fault(&mut other, write), Fault::Busy);
+    writer.batch_execute("COMMIT").expect("released");
+
+    assert_eq!(fault(&mut reader, write), Fault::Unreachable, "read-only");
+    let nowhere = "ATTACH '/nowhere/at/all.db' AS nowhere";
+    // The path is part of this message, so it is taken for a wrong statement; the relay has none.
+    assert_eq!(fault(&mut reader, nowhere), Fault::Failed);
+
+    let full = "PRAGMA max_page_count = 1; \
+        CREATE TABLE large AS SELECT zeroblob(100000) AS many";
+    assert_eq!(fault(&mut other, full), Fault::Full);
+
+    // What a statement says is not mistaken for what the library says.
+    for text in [
+        "SELECT \"database or disk is full\"(1)",
+        "SELECT [database is locked] FROM member",
+        "INSERT INTO member VALUES ('short', 'member')",
+        "nonsense",
+    ] {
+        assert_eq!(fault(&mut writer, text), Fault::Failed, "{text}");
+    }
+}
+
+/// Kills: damage taken for something that passes.
+#[test]
+fn a_damaged_file_is_no_passing_error() {
+    let mut fixture = Fixture::new();
+    let events: Vec<_> = (0..200).map(|i| event(i, 1, 1, 10, vec![])).collect();
+    fixture.write(&events, 1);
+    fixture.writer.flush().expect("all in one file");
+    let path = fixture.directory.path().join("relay.db");
+    let mut bytes = std::fs::read(&path).expect("the file");
+    // All but the first page, which holds the schema.
+    bytes[4096..].fill(0xa5);
+    let damaged = path.with_file_name("damaged.db");
+    std::fs::write(&damaged, bytes).expect("a file");
+    let store = SqliteStore {
+        path: damaged.clone(),
+        ..fixture.store.clone()
+    };
+    let mut connection = store.connect_reader().expect("a connection");
+    let read = diesel::sql_query("SELECT count(json) FROM event").execute(&mut connection);
+    let error = Error::from(read.expect_err("damage"));
+    assert_eq!(error.fault(), Fault::Corrupt, "{error}");
+    assert!(matches!(
+        error.into_store_error("here"),
+        StoreError::Failed(_)
+    ));
+
+    std::fs::write(&damaged, [b'x'; 8192]).expect("a file");
+    let error = store.connect_writer().err().expect("no database");
+    assert!(matches!(error, StoreError::Failed(_)), "{error}");
 }

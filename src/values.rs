@@ -1,4 +1,5 @@
-//! Values that TOML and the environment have no type for.
+//! How settings are written that TOML and the environment have no type for, and how they are shown
+//! without their secrets.
 
 /// A duration such as `"5s"`.
 pub(crate) mod duration {

@@ -4,14 +4,9 @@
 mod admission;
 mod aliases;
 mod environment;
-mod feature_flags;
-mod values;
 
-pub use self::{
-    admission::Admission,
-    feature_flags::{FeatureFlags, LaunchDarklySettings, Provider},
-    values::mask_password,
-};
+pub use self::admission::Admission;
+pub use crate::values::mask_password;
 
 use std::{
     net::SocketAddr,
@@ -27,9 +22,12 @@ use figment::{
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::filter::LevelFilter;
 
-use crate::store::{Durability, Options, is_postgres};
+use crate::{
+    flags::FeatureFlags,
+    store::{Durability, Options, is_postgres},
+    telemetry, values,
+};
 
 /// The file that is read where none is named and it exists.
 pub const DEFAULT_FILE: &str = "config/relay.toml";
@@ -56,7 +54,7 @@ pub struct Config {
     /// What each key or address may spend.
     pub admission: Admission,
     /// Logs and traces.
-    pub telemetry: Telemetry,
+    pub telemetry: telemetry::Settings,
 }
 
 /// `[server]`.
@@ -157,30 +155,6 @@ pub struct History {
     pub wait: Duration,
 }
 
-/// `[telemetry]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Telemetry {
-    /// A level, or directives such as `info,access=off`.
-    #[serde(with = "values::text")]
-    pub log: String,
-    /// `text` for people, `json` for machines.
-    pub log_format: LogFormat,
-    /// Where traces go (OTLP over HTTP); empty: nowhere.
-    #[serde(with = "values::text")]
-    pub otlp_endpoint: String,
-}
-
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines.
-    Json,
-}
-
 impl Default for Server {
     fn default() -> Self {
         Self {
@@ -240,16 +214,6 @@ impl Default for History {
         Self {
             statement_timeout: Duration::from_secs(5),
             wait: Duration::from_secs(1),
-        }
-    }
-}
-
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self {
-            log: "info".into(),
-            log_format: LogFormat::Text,
-            otlp_endpoint: String::new(),
         }
     }
 }
@@ -363,24 +327,7 @@ impl Config {
         }
         self.admission.check()?;
         self.feature_flags.check()?;
-        let endpoint = &self.telemetry.otlp_endpoint;
-        let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
-        if !endpoint.is_empty() && !is_http {
-            let why = format!("`{endpoint}` does not start with http:// or https://");
-            return Err(("telemetry.otlp_endpoint", why));
-        }
-        let mut directives = self.telemetry.log.split(',');
-        if let Some(word) =
-            directives.find(|d| !d.contains('=') && d.parse::<LevelFilter>().is_err())
-        {
-            let why = format!(
-                "`{word}` is neither a level (error, warn, info, debug, trace, off) nor target=level"
-            );
-            return Err(("telemetry.log", why));
-        }
-        if let Err(error) = crate::telemetry::parse_filter(&self.telemetry.log) {
-            return Err(("telemetry.log", error.to_string()));
-        }
+        self.telemetry.check()?;
         Ok(())
     }
 

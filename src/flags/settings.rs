@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use actix_web::http::Uri;
 use serde::{Deserialize, Serialize};
 
-use super::values;
+use crate::values;
 
 /// More often than this no operator looks.
 const MIN_REFRESH: Duration = Duration::from_millis(100);
@@ -85,14 +85,14 @@ impl fmt::Debug for LaunchDarklySettings {
 
 impl FeatureFlags {
     /// Hides what is secret.
-    pub(super) fn mask(&mut self) {
+    pub(crate) fn mask(&mut self) {
         if !self.launchdarkly.sdk_key.is_empty() {
             self.launchdarkly.sdk_key = "***".into();
         }
     }
 
     /// The bounds that types don't hold.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.refresh < MIN_REFRESH || self.refresh > MAX_REFRESH {
             return Err(("feature_flags.refresh", "must be from 100ms to 1h".into()));
         }

@@ -4,6 +4,7 @@
 mod faults;
 mod log;
 mod query_plans;
+mod schema;
 
 use std::time::Duration;
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use buzz_actors::ports::StoreError;
 
-use super::{Error, link::Link, server::Server};
+use super::{error::Error, link::Link, server::Server};
+use crate::store::fault::Fault;
 
-pub(super) struct Held {
+pub(super) struct Reconnecting {
     server: Server,
     timeout: Duration,
     /// Statements for the session's start.
@@ -14,7 +15,7 @@ pub(super) struct Held {
     link: Option<Link>,
 }
 
-impl Held {
+impl Reconnecting {
     /// The session opens with the first call.
     pub(super) fn new(server: Server, timeout: Duration, settings: &'static str) -> Self {
         Self {
@@ -57,12 +58,12 @@ impl Held {
                     let in_doubt = link.in_doubt;
                     // A statement that was stopped leaves a good session behind. Any other
                     // error's session is given up; its end also rolls back what it left open.
-                    if matches!(error, Error::TookTooLong) && link.roll_back().is_ok() {
+                    if error.fault() == Fault::TimedOut && link.roll_back().is_ok() {
                         self.put_back(link);
-                    } else if used_before && error.may_be_the_sessions_end() && !in_doubt {
+                    } else if used_before && error.fault().is_retried() && !in_doubt {
                         continue;
                     }
-                    return Err(error.into_store_error(&self.server));
+                    return Err(error.into_store_error(self.server.shown()));
                 }
             }
         }

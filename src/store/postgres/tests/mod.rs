@@ -1,11 +1,13 @@
 //! PostgreSQL's own: query plans, faults, several relays on one database. The suite that every
 //! database passes is in `tests/store.rs`, the comparison with a model in `src/store/tests`.
 
-#[path = "../../../tests/cluster/mod.rs"]
+#[path = "../../../../tests/cluster/mod.rs"]
 mod cluster;
 mod dropped;
 mod faults;
+mod faults_by_code;
 mod query_plans;
+mod schema;
 mod several_relays;
 
 use std::time::Duration;
@@ -21,7 +23,7 @@ impl RawWriter for PostgresWriter {
         events: &[Incoming<'_>],
         batch: u64,
     ) -> Result<Vec<Outcome>, StoreError> {
-        super::apart(|| self.write(events, batch))
+        super::on_own_thread(|| self.write(events, batch))
     }
 }
 

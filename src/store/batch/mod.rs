@@ -21,7 +21,7 @@ pub(crate) struct Incoming<'a> {
 }
 
 /// A row of the `event` table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, diesel::Queryable)]
 pub(crate) struct StoredRow {
     pub(crate) position: i64,
     pub(crate) batch: i64,
@@ -29,9 +29,9 @@ pub(crate) struct StoredRow {
     pub(crate) json: String,
 }
 
-/// What the planner must know of the store.
+/// What must be read of the store to decide on a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Lookup {
+pub(crate) struct ReadSet {
     /// All rows of these blocks of positions: duplicates, and who sits where.
     pub(crate) blocks: Vec<i64>,
     /// All rows that these keys lead to: versions of an address, deletions and their targets.
@@ -40,7 +40,7 @@ pub(crate) struct Lookup {
     pub(crate) authors: Vec<Pubkey>,
 }
 
-impl Lookup {
+impl ReadSet {
     pub(crate) fn of(events: &[Incoming<'_>]) -> Self {
         let mut lookup = Self::default();
         for Incoming { event, .. } in events {
@@ -77,7 +77,7 @@ impl Lookup {
 
 /// What is to be done: first the removals, then the insertions.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct ChangeSet<'a> {
     /// One for each event of the batch.
     pub(crate) outcomes: Vec<Outcome>,
     /// Positions, ascending.
@@ -99,15 +99,15 @@ pub(crate) struct NewRow<'a> {
     pub(crate) json: &'a str,
 }
 
-/// Plans a batch. `stored` must hold every row that [`Lookup`] asks for; it may hold more.
+/// Decides on a batch. `stored` must hold every row that [`ReadSet`] asks for; it may hold more.
 ///
 /// # Errors
 /// When stored text is not an event.
-pub(crate) fn plan<'a>(
+pub(crate) fn decide<'a>(
     events: &[Incoming<'a>],
     stored: &'a [StoredRow],
     batch: i64,
-) -> Result<Plan<'a>, BrokenRow> {
+) -> Result<ChangeSet<'a>, BrokenRow> {
     let mut state = State::default();
     for (index, row) in stored.iter().enumerate() {
         state.know(index, row)?;
@@ -116,7 +116,7 @@ pub(crate) fn plan<'a>(
     let outcomes = outcomes
         .map(|(index, incoming)| state.store(index, incoming.event))
         .collect();
-    state.into_plan(events, stored, batch, outcomes)
+    state.into_changes(events, stored, batch, outcomes)
 }
 
 /// Stored text that is not an event.
@@ -142,12 +142,12 @@ struct Known {
     kind: u16,
     created_at: u64,
     address: Option<Address>,
-    source: Source,
+    text: RowText,
 }
 
 /// Where a row's text is: its index in the list of stored rows, or in the batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum RowText {
     Stored(usize),
     Incoming(usize),
 }
@@ -177,7 +177,7 @@ impl State {
             kind,
             created_at,
             address,
-            source: Source::Stored(index),
+            text: RowText::Stored(index),
         };
         self.insert(row.position, known);
         Ok(())
@@ -216,7 +216,7 @@ impl State {
             kind: event.kind,
             created_at: event.created_at,
             address,
-            source: Source::Incoming(index),
+            text: RowText::Incoming(index),
         };
         self.insert(position, known);
         Outcome::Stored
@@ -317,26 +317,26 @@ impl State {
         Some(room.unwrap_or(next))
     }
 
-    fn into_plan<'a>(
+    fn into_changes<'a>(
         self,
         events: &[Incoming<'a>],
         stored: &'a [StoredRow],
         batch: i64,
         outcomes: Vec<Outcome>,
-    ) -> Result<Plan<'a>, BrokenRow> {
-        let mut plan = Plan {
+    ) -> Result<ChangeSet<'a>, BrokenRow> {
+        let mut changes = ChangeSet {
             outcomes,
-            ..Plan::default()
+            ..ChangeSet::default()
         };
         let mut keys = Vec::new();
         let mut untouched = vec![false; stored.len()];
         for (position, known) in self.rows {
-            let row = match known.source {
-                Source::Stored(index) if stored[index].position == position => {
+            let row = match known.text {
+                RowText::Stored(index) if stored[index].position == position => {
                     untouched[index] = true;
                     continue;
                 }
-                Source::Stored(index) => {
+                RowText::Stored(index) => {
                     let row = &stored[index];
                     keys::of_event(&parse(row)?, &mut keys);
                     NewRow {
@@ -346,7 +346,7 @@ impl State {
                         json: &row.json,
                     }
                 }
-                Source::Incoming(index) => {
+                RowText::Incoming(index) => {
                     let Incoming { event, json } = events[index];
                     keys::of_event(event, &mut keys);
                     NewRow {
@@ -357,36 +357,38 @@ impl State {
                     }
                 }
             };
-            plan.entries.extend(keys.iter().map(|key| (*key, position)));
-            plan.rows.push(row);
+            changes
+                .entries
+                .extend(keys.iter().map(|key| (*key, position)));
+            changes.rows.push(row);
         }
         for (row, _) in stored
             .iter()
             .zip(untouched)
             .filter(|(_, untouched)| !untouched)
         {
-            plan.remove(row, &mut keys)?;
+            changes.remove(row, &mut keys)?;
         }
-        plan.removed.sort_unstable();
-        plan.removed_entries.sort_unstable();
-        plan.entries.sort_unstable();
-        Ok(plan)
+        changes.removed.sort_unstable();
+        changes.removed_entries.sort_unstable();
+        changes.entries.sort_unstable();
+        Ok(changes)
     }
 }
 
-impl Plan<'_> {
+impl ChangeSet<'_> {
     /// Whether the store stays as it is.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.removed.is_empty()
     }
 
-    /// A plan that does nothing but remove these rows and all that leads to them.
+    /// Changes that only remove these rows and all that leads to them.
     pub(crate) fn removing(rows: &[StoredRow]) -> Result<Self, BrokenRow> {
-        let mut plan = Self::default();
+        let mut changes = Self::default();
         for row in rows {
-            plan.remove(row, &mut Vec::new())?;
+            changes.remove(row, &mut Vec::new())?;
         }
-        Ok(plan)
+        Ok(changes)
     }
 
     /// Adds the removal of a row and of all that leads to it.
