@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use buzz_protocol::relay_frame::RelayFrame;
 use serde_json::json;
 
-use crate::{
-    admission::{UNAVAILABLE, logged_in, reqs},
-    support::{Author, Client, Redis, Relay, eventually, relay::DEFAULT_QUOTAS},
-};
+use crate::{RELAY, admission::UNAVAILABLE, admission::logged_in, admission::reqs};
+use buzz_testkit::{Author, Client, Redis, Relay, eventually, relay::DEFAULT_QUOTAS};
 
 const REJECTED: &str =
     "buzz_admission_rejections_total{transport=\"websocket\",reason=\"unavailable\"}";
 
 async fn with(redis: &Redis, settings: &str) -> Relay {
-    let relay = Relay::with(&format!("{settings}\n{DEFAULT_QUOTAS}{}", redis.backend())).await;
+    let relay = RELAY
+        .start_with(&format!("{settings}\n{DEFAULT_QUOTAS}{}", redis.backend()))
+        .await;
     relay.log.line_with(&["shared admission is there"]).await;
     relay
 }
@@ -50,7 +50,7 @@ async fn without_redis_the_relay_starts_and_refuses_and_finds_it_later() {
     let mut redis = Redis::start().await;
     let settings = format!("{DEFAULT_QUOTAS}{}", redis.backend());
     redis.kill();
-    let relay = Relay::with(&settings).await;
+    let relay = RELAY.start_with(&settings).await;
     let mut client = logged_in(&relay, &Author::new(1)).await;
     let answers = reqs(&mut client, 20).await;
     assert!(

@@ -9,10 +9,9 @@ use std::{
 
 use serde_json::json;
 
-use crate::{
-    cluster,
-    support::{Author, Client, Relay, eventually, relay::URL, rest},
-};
+use buzz_testkit::{Author, Client, Relay, cluster, eventually, relay::URL, rest};
+
+use crate::RELAY;
 
 const HISTORY: &str = "buzz.relay.concurrency.history-reads";
 const AUTH: &str = "buzz.relay.concurrency.auth";
@@ -90,7 +89,7 @@ async fn relay(settings: &str, values: &[(&str, i64)]) -> (Relay, String) {
     let dir = Relay::prepare(&settings);
     let text = flags_text(values);
     std::fs::write(dir.path().join("flags.toml"), text).expect("a file");
-    (Relay::in_dir(dir, |_| {}).await, url)
+    (RELAY.start_in(dir, |_| {}).await, url)
 }
 
 /// Kills: a limit that is read at the start only; reads in flight that are cancelled; a debt that

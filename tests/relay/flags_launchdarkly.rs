@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{
+use buzz_testkit::{
     Author, Client, Relay, eventually,
     launchdarkly::{ANY, FlagService, SDK_KEY, flag, reserve},
 };
+
+use crate::RELAY;
 
 const HISTORY: &str = "buzz.relay.concurrency.history-reads";
 const AUTH: &str = "buzz.relay.concurrency.auth";
@@ -24,14 +26,15 @@ async fn relay_of(addr: std::net::SocketAddr, more: &str) -> Relay {
          feature_flags.launchdarkly.relay_proxy_url = \"http://{addr}/\"\n\
          {more}\n"
     );
-    Relay::in_dir(Relay::prepare(&settings), |command| {
-        command
-            .env("BUZZ_LAUNCHDARKLY_SDK_KEY", SDK_KEY)
-            // Whatever proxy this machine has, the service is on it.
-            .env("NO_PROXY", "*")
-            .env_remove("no_proxy");
-    })
-    .await
+    RELAY
+        .start_in(Relay::prepare(&settings), |command| {
+            command
+                .env("BUZZ_LAUNCHDARKLY_SDK_KEY", SDK_KEY)
+                // Whatever proxy this machine has, the service is on it.
+                .env("NO_PROXY", "*")
+                .env_remove("no_proxy");
+        })
+        .await
 }
 
 fn history(version: u64, value: impl Into<Value>) -> Value {

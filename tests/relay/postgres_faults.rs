@@ -11,10 +11,11 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::{
+use crate::{RELAY, postgres::settings};
+use buzz_testkit::{
+    Author, Client, Relay,
     cluster::{self, Cluster},
-    postgres::settings,
-    support::{Author, Client, Relay, eventually, relay::command},
+    eventually,
 };
 
 /// Publishes one event after the other until told to end; each must be answered once.
@@ -63,7 +64,7 @@ struct Answers {
 async fn a_server_that_is_killed_under_load_loses_nothing_that_was_acknowledged() {
     let server = Cluster::start();
     let url = server.database();
-    let mut relay = Relay::with(&settings(&url)).await;
+    let mut relay = RELAY.start_with(&settings(&url)).await;
     let (stop, stopped) = watch::channel(false);
     let mut publishers = Vec::new();
     for number in 0..4 {
@@ -120,7 +121,7 @@ async fn a_server_that_is_killed_under_load_loses_nothing_that_was_acknowledged(
 #[tokio::test]
 async fn without_a_server_requests_are_refused_by_name_and_work_again_later() {
     let server = Cluster::start();
-    let relay = Relay::with(&settings(&server.database())).await;
+    let relay = RELAY.start_with(&settings(&server.database())).await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("before").sign();
     client.accept(&note).await;
@@ -153,7 +154,7 @@ async fn at_start_a_server_is_waited_for_and_then_named() {
     let wait = |time: &str| settings(&url) + &format!("database.start_wait = \"{time}\"\n");
     let dir = Relay::prepare(&wait("1s"));
     let started = Instant::now();
-    let output = command(dir.path()).output().expect("an end");
+    let output = RELAY.command(dir.path()).output().expect("an end");
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(started.elapsed() < Duration::from_secs(10));
@@ -169,7 +170,7 @@ async fn at_start_a_server_is_waited_for_and_then_named() {
         server.up();
         server
     });
-    let relay = Relay::with(&wait("20s")).await;
+    let relay = RELAY.start_with(&wait("20s")).await;
     let _server = up.await.expect("a server");
     Client::connect(&relay)
         .await
@@ -182,7 +183,7 @@ async fn at_start_a_server_is_waited_for_and_then_named() {
 async fn a_query_that_takes_too_long_is_named() {
     let url = cluster::database();
     let limits = "history.statement_timeout = \"700ms\"\n";
-    let relay = Relay::with(&(settings(&url) + limits)).await;
+    let relay = RELAY.start_with(&(settings(&url) + limits)).await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("there").sign();
     client.accept(&note).await;
@@ -214,9 +215,10 @@ async fn a_query_that_takes_too_long_is_named() {
 async fn a_login_finds_a_reader_while_every_history_reader_is_busy() {
     let url = cluster::database();
     let limits = "auth.members_only = true\nhistory.statement_timeout = \"3s\"\n";
-    let relay = Relay::with(&(settings(&url) + limits)).await;
+    let relay = RELAY.start_with(&(settings(&url) + limits)).await;
     let author = Author::new(1);
-    let added = command(relay.dir())
+    let added = RELAY
+        .command(relay.dir())
         .args(["member", "add", &author.pubkey()])
         .output()
         .expect("an end");
@@ -264,7 +266,7 @@ async fn without_its_replica_history_comes_from_the_primary_and_is_counted() {
     let replica = primary.replica();
     let replica_url = replica.url(url.rsplit('/').next().expect("a name"));
     let both = settings(&url) + &format!("database.replica_url = \"{replica_url}\"\n");
-    let relay = Relay::with(&both).await;
+    let relay = RELAY.start_with(&both).await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("there").sign();
     client.accept(&note).await;

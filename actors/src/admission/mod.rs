@@ -12,8 +12,6 @@ mod quota;
 mod shard;
 
 #[cfg(test)]
-mod cases;
-#[cfg(test)]
 mod tests;
 
 use std::{
