@@ -39,6 +39,11 @@ impl Author {
         Self(Keypair::new(&mut StdRng::seed_from_u64(number)))
     }
 
+    /// The key pair.
+    pub fn keys(&self) -> Keypair {
+        self.0
+    }
+
     /// The public key, in hex.
     pub fn pubkey(&self) -> String {
         self.note("").sign().pubkey.to_hex()

@@ -14,6 +14,7 @@ pub mod raw;
 pub mod redis;
 pub mod relay;
 pub mod rest;
+pub mod small_relay;
 
 use std::{
     future::Future,
@@ -24,6 +25,7 @@ pub use client::Client;
 pub use events::Author;
 pub use redis::Redis;
 pub use relay::{Program, Relay};
+pub use small_relay::SmallRelay;
 
 /// How long anything may take that should happen soon, on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
