@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use buzz_client::{Client, Message, Status, Subscription};
 use buzz_testkit::{
     Author, SmallRelay, now,
-    small_relay::{Rules, Verdict},
+    small_relay::{Reaction, Rules},
 };
 use common::{channel, message};
 use futures_util::StreamExt;
@@ -60,8 +60,8 @@ async fn publish_subscribe_and_count_end_to_end() {
 #[tokio::test]
 async fn a_refused_message_arrives_by_itself() {
     let first = |n| match n {
-        1 => Verdict::Refuse("rate-limited: quota exceeded; retry in 1s"),
-        _ => Verdict::Take,
+        1 => Reaction::Refuse("rate-limited: quota exceeded; retry in 1s"),
+        _ => Reaction::Take,
     };
     let relay = SmallRelay::start(Rules {
         events: Box::new(first),
@@ -95,8 +95,8 @@ async fn a_relay_that_wants_a_login_gets_one() {
     let relay = SmallRelay::start(Rules {
         auth_required: true,
         logins: Box::new(|n| match n {
-            1 => Verdict::Cut,
-            _ => Verdict::Take,
+            1 => Reaction::Cut,
+            _ => Reaction::Take,
         }),
         ..Rules::default()
     });

@@ -19,9 +19,9 @@ use tokio::{
 };
 use tokio_tungstenite::{accept_async, tungstenite::Message};
 
-/// What becomes of a frame.
+/// What a relay does with a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Reaction {
     /// It is taken.
     Take,
     /// An event is stored and acknowledged, but no subscription gets it live.
@@ -34,16 +34,16 @@ pub enum Verdict {
     Cut,
 }
 
-/// The verdict on the nth frame of a verb, over all sockets, counted from 1.
-pub type Rule = Box<dyn FnMut(u64) -> Verdict + Send>;
+/// The reaction to the nth frame of a verb, over all sockets, counted from 1.
+pub type Rule = Box<dyn FnMut(u64) -> Reaction + Send>;
 
 /// How a relay behaves. By default it takes everything.
 pub struct Rules {
-    /// Verdicts on EVENT frames.
+    /// Reactions to EVENT frames.
     pub events: Rule,
-    /// Verdicts on REQ frames.
+    /// Reactions to REQ frames.
     pub reqs: Rule,
-    /// Verdicts on AUTH frames; a login that is taken is checked all the same.
+    /// Reactions to AUTH frames; a login that is taken is checked all the same.
     pub logins: Rule,
     /// EVENT, REQ and COUNT frames in any [`WINDOW`], over all sockets; more are refused.
     pub quota: Option<usize>,
@@ -61,7 +61,7 @@ const PAGE: u64 = 500;
 
 impl Default for Rules {
     fn default() -> Self {
-        let take = || -> Rule { Box::new(|_| Verdict::Take) };
+        let take = || -> Rule { Box::new(|_| Reaction::Take) };
         Self {
             events: take(),
             reqs: take(),
@@ -75,7 +75,7 @@ impl Default for Rules {
 
 /// A frame that the relay got.
 #[derive(Debug, Clone)]
-pub struct Frame {
+pub struct ReceivedFrame {
     /// When it came.
     pub at: Instant,
     /// From which socket, counted from 1.
@@ -95,7 +95,7 @@ pub struct State {
     /// EVENT, REQ and AUTH frames that rules have judged.
     judged: [u64; 3],
     /// Frames so far, in the order they came.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<ReceivedFrame>,
     /// Sockets so far.
     pub sockets: u64,
     /// Frames refused for want of quota.
@@ -190,10 +190,10 @@ impl SmallRelay {
     }
 
     /// The frames of one verb, in the order they came.
-    pub fn frames(&self, verb: &str) -> Vec<Frame> {
+    pub fn frames(&self, verb: &str) -> Vec<ReceivedFrame> {
         let start = format!("[\"{verb}\"");
         let state = self.state();
-        let of_verb = |frame: &&Frame| frame.text.starts_with(&start);
+        let of_verb = |frame: &&ReceivedFrame| frame.text.starts_with(&start);
         state.frames.iter().filter(of_verb).cloned().collect()
     }
 }
@@ -263,7 +263,7 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>, mut kick: broadcast:
 impl State {
     /// Answers a frame; `Break` ends its socket.
     fn handle(&mut self, socket: &mut Socket, text: &str) -> ControlFlow<()> {
-        self.frames.push(Frame {
+        self.frames.push(ReceivedFrame {
             at: Instant::now(),
             socket: socket.number,
             text: text.to_owned(),
@@ -274,14 +274,14 @@ impl State {
             return ControlFlow::Continue(());
         }
         let undelivered = match self.judge(&frame) {
-            Verdict::Take => false,
-            Verdict::TakeUndelivered => true,
-            Verdict::Refuse(why) => {
+            Reaction::Take => false,
+            Reaction::TakeUndelivered => true,
+            Reaction::Refuse(why) => {
                 refuse(socket, &frame, why);
                 return ControlFlow::Continue(());
             }
-            Verdict::Ignore => return ControlFlow::Continue(()),
-            Verdict::Cut => return ControlFlow::Break(()),
+            Reaction::Ignore => return ControlFlow::Continue(()),
+            Reaction::Cut => return ControlFlow::Break(()),
         };
         match frame {
             ClientFrame::Event(event) => {
@@ -342,12 +342,12 @@ impl State {
         Some(format!("rate-limited: quota exceeded; retry in {wait}s"))
     }
 
-    fn judge(&mut self, frame: &ClientFrame) -> Verdict {
+    fn judge(&mut self, frame: &ClientFrame) -> Reaction {
         let (verb, rule) = match frame {
             ClientFrame::Event(_) => (0, &mut self.rules.events),
             ClientFrame::Req { .. } => (1, &mut self.rules.reqs),
             ClientFrame::Auth(_) => (2, &mut self.rules.logins),
-            ClientFrame::Count { .. } | ClientFrame::Close { .. } => return Verdict::Take,
+            ClientFrame::Count { .. } | ClientFrame::Close { .. } => return Reaction::Take,
         };
         self.judged[verb] += 1;
         rule(self.judged[verb])

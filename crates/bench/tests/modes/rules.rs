@@ -1,13 +1,13 @@
 //! What the small relay does wrong, so that the load tool can be seen to notice.
 
-use buzz_testkit::small_relay::{Rules, Verdict};
+use buzz_testkit::small_relay::{Reaction, Rules};
 
 /// Refuses every second event.
 pub(crate) fn refuses_half() -> Rules {
     Rules {
         events: Box::new(|n| match n.is_multiple_of(2) {
-            true => Verdict::Refuse("blocked: every second one"),
-            false => Verdict::Take,
+            true => Reaction::Refuse("blocked: every second one"),
+            false => Reaction::Take,
         }),
         ..Rules::default()
     }
@@ -16,7 +16,7 @@ pub(crate) fn refuses_half() -> Rules {
 /// Answers no event.
 pub(crate) fn silent() -> Rules {
     Rules {
-        events: Box::new(|_| Verdict::Ignore),
+        events: Box::new(|_| Reaction::Ignore),
         ..Rules::default()
     }
 }
@@ -25,8 +25,8 @@ pub(crate) fn silent() -> Rules {
 pub(crate) fn cuts() -> Rules {
     Rules {
         events: Box::new(|n| match n {
-            ..=8 => Verdict::Take,
-            _ => Verdict::Cut,
+            ..=8 => Reaction::Take,
+            _ => Reaction::Cut,
         }),
         ..Rules::default()
     }
@@ -44,8 +44,8 @@ pub(crate) fn ties_reversed() -> Rules {
 pub(crate) fn loses_tenth() -> Rules {
     Rules {
         events: Box::new(|n| match n.is_multiple_of(10) {
-            true => Verdict::TakeUndelivered,
-            false => Verdict::Take,
+            true => Reaction::TakeUndelivered,
+            false => Reaction::Take,
         }),
         ..Rules::default()
     }
@@ -54,7 +54,7 @@ pub(crate) fn loses_tenth() -> Rules {
 /// Closes every subscription.
 pub(crate) fn refuses_reqs() -> Rules {
     Rules {
-        reqs: Box::new(|_| Verdict::Refuse("rate-limited: no; retry in 1s")),
+        reqs: Box::new(|_| Reaction::Refuse("rate-limited: no; retry in 1s")),
         ..Rules::default()
     }
 }
@@ -63,8 +63,8 @@ pub(crate) fn refuses_reqs() -> Rules {
 pub(crate) fn sheds_logins() -> Rules {
     Rules {
         logins: Box::new(|n| match n.is_multiple_of(3) {
-            true => Verdict::Take,
-            false => Verdict::Cut,
+            true => Reaction::Take,
+            false => Reaction::Cut,
         }),
         ..Rules::default()
     }
@@ -73,7 +73,7 @@ pub(crate) fn sheds_logins() -> Rules {
 /// Refuses every login for good.
 pub(crate) fn refuses_logins() -> Rules {
     Rules {
-        logins: Box::new(|_| Verdict::Refuse("restricted: not a member")),
+        logins: Box::new(|_| Reaction::Refuse("restricted: not a member")),
         ..Rules::default()
     }
 }
