@@ -86,11 +86,13 @@ async fn ten_subscriptions_and_a_message_are_answered() {
 #[tokio::test]
 async fn sixty_subscriptions_and_a_message_are_each_answered_at_once() {
     let relay = RELAY.start_with(DEFAULT_QUOTAS).await;
+    // A refusal that waited would take seconds; the hint is tried below to within a second.
+    const SOON: Duration = Duration::from_millis(300);
     let mut quickest = Duration::MAX;
     let mut last = None;
     // Other work on this machine may hold one attempt up, each with a key of its own.
     for attempt in 0..50 {
-        if quickest < Duration::from_millis(100) {
+        if quickest < SOON {
             break;
         }
         let author = Author::new(10 + attempt);
@@ -136,10 +138,7 @@ async fn sixty_subscriptions_and_a_message_are_each_answered_at_once() {
         assert!(hint.starts_with(text) && hint.ends_with('s'), "{hint}");
         last = Some((client, event, hint, Instant::now()));
     }
-    assert!(
-        quickest < Duration::from_millis(100),
-        "answered within {quickest:?}"
-    );
+    assert!(quickest < SOON, "answered within {quickest:?}");
 
     let (mut client, event, hint, refused) = last.expect("an attempt");
     let wait = refusal::retry_in(&hint).expect("a hint");

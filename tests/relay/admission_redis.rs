@@ -133,7 +133,7 @@ async fn a_redis_that_does_not_answer_costs_a_bounded_wait() {
         waits.push(began.elapsed());
     }
     waits.sort_unstable();
-    assert!(waits[2] < Duration::from_millis(500), "{waits:?}");
+    assert!(waits[2] < Duration::from_secs(1), "{waits:?}");
     // What needs no budget goes on.
     let mut other = Client::connect(&relay).await;
     other.log_in(&Author::new(2)).await;

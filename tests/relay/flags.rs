@@ -120,7 +120,7 @@ async fn a_file_is_followed_and_its_last_good_values_stay() {
     write(relay.dir(), &flags("1", "5"));
     caps_become(&relay, (1.0, 5.0)).await;
     assert!(
-        began.elapsed() < Duration::from_millis(1200),
+        began.elapsed() < Duration::from_secs(5),
         "{:?}",
         began.elapsed()
     );

@@ -41,7 +41,7 @@ async fn quick_while<T>(relay: &Relay, done: impl Future<Output = T>) -> T {
     trips.sort_unstable();
     let slow = trips[trips.len() * 9 / 10];
     assert!(
-        slow < Duration::from_millis(100),
+        slow < Duration::from_secs(1),
         "a good client waited {slow:?}"
     );
     result

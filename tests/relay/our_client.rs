@@ -76,8 +76,9 @@ async fn a_client_with_forty_channels_switches_relay_and_sends_at_once() {
         .await
         .expect("published");
     let took = began.elapsed();
+    // A refused frame would have to wait for five seconds.
     assert!(
-        took < Duration::from_secs(1),
+        took < Duration::from_secs(4),
         "the first send took {took:?}"
     );
     assert_eq!(next_event(&mut channels[1]).await, "there");

@@ -5,10 +5,11 @@
 //! name the package.
 
 use std::{
+    io::{BufRead, BufReader, Write},
     net::TcpListener,
     os::unix::{fs::MetadataExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -142,7 +143,6 @@ impl Cluster {
 
     /// Adds to the settings; they count from the next start on.
     pub fn configure(&self, settings: &str) {
-        use std::io::Write;
         let path = self.data().join("postgresql.conf");
         let file = std::fs::OpenOptions::new().append(true).open(path);
         file.and_then(|mut file| file.write_all(settings.as_bytes()))
@@ -256,6 +256,43 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.janitor.stdin.take());
         let _ = self.janitor.wait();
+    }
+}
+
+/// A lock that makes all who read or write the table wait, until it is dropped.
+pub struct Lock {
+    psql: Child,
+    _out: BufReader<ChildStdout>,
+}
+
+impl Lock {
+    /// Takes it, in a session of its own.
+    pub fn on(url: &str, table: &str) -> Self {
+        let mut psql = Command::new(programs().join("psql"))
+            .args(["-X", "-A", "-t", "-q", "-d", url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("psql runs");
+        let input = psql.stdin.as_mut().expect("an input");
+        write!(
+            input,
+            "BEGIN;\nLOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;\n\\echo locked\n"
+        )
+        .expect("psql reads");
+        let mut out = BufReader::new(psql.stdout.take().expect("an output"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("psql answers");
+        assert_eq!(line.trim(), "locked");
+        Self { psql, _out: out }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The end of its input is the end of its session, and of the lock.
+        drop(self.psql.stdin.take());
+        let _ = self.psql.wait();
     }
 }
 
