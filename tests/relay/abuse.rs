@@ -1,6 +1,5 @@
 //! Clients that use what is allowed to harm others: each found in an attack on the relay.
 
-
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

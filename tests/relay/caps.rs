@@ -160,7 +160,8 @@ async fn a_login_finds_a_reader_while_every_reader_of_history_is_busy() {
 /// with its socket; an auth cap that history reads would feel.
 #[tokio::test]
 async fn of_twenty_logins_at_once_under_a_cap_of_one_all_get_in_by_reconnecting() {
-    let (relay, url) = relay("auth.required = true\nauth.wait = \"8s\"", &[(AUTH, 1)]).await;
+    let settings = "auth.required = true\nauth.wait = \"8s\"\nhistory.statement_timeout = \"60s\"";
+    let (relay, url) = relay(settings, &[(AUTH, 1)]).await;
     gate_shows(&relay, "limit", "auth", 1.0).await;
     let lock = Lock::on(&url, "member");
     let mut clients = Vec::new();
