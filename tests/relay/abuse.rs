@@ -62,7 +62,7 @@ async fn a_burst_of_counts_holds_up_no_read() {
     assert!(waiting > 0.0, "the read was served behind the counts");
 }
 
-/// Mutant: rows behind a deletion's keys taken whole, whoever's they are (60 MB here).
+/// Mutant: rows behind a deletion's keys read whole, also those of other authors (60 MB here).
 #[tokio::test]
 async fn a_deletion_of_anothers_large_events_takes_no_memory_for_them() {
     let relay = RELAY.start().await;

@@ -80,7 +80,7 @@ async fn ten_subscriptions_and_a_message_are_answered() {
     client.accept(&author.note("hello").sign()).await;
 }
 
-/// The failing case of old: 60 subscriptions and a message. Kills: a refusal without a name or
+/// A case that used to fail: 60 subscriptions and a message. Kills: a refusal without a name or
 /// without a hint; a hint that is too short or too long; a refusal that waits; an event that is
 /// refused but stored.
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_budget_belongs_to_a_key_over_all_its_sockets() {
     assert_eq!(accepted(publish_all(&mut first, &notes(0)).await), 6);
     assert_eq!(accepted(publish_all(&mut second, &notes(10)).await), 4);
     assert_eq!(accepted(publish_all(&mut first, &notes(20)).await), 0);
-    // The budget is the socket's key's, whoever wrote the event.
+    // The budget is that of the socket's key, not of the event's author.
     assert_eq!(accepted(publish_all(&mut foreign, &notes(30)).await), 6);
     assert_eq!(accepted(publish_all(&mut nobody, &notes(40)).await), 6);
     // An address without a login has one budget, too.

@@ -43,7 +43,7 @@ async fn two_relays_share_one_budget() {
     assert_eq!(reqs(&mut foreign, 1).await, [None]);
 }
 
-/// Kills: a start that needs Redis; an admission that nobody counted; a relay that does not find
+/// Kills: a start that needs Redis; an admission that was not counted; a relay that does not find
 /// Redis when it comes.
 #[tokio::test]
 async fn without_redis_the_relay_starts_and_refuses_and_finds_it_later() {

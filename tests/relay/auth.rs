@@ -182,7 +182,8 @@ async fn where_login_is_required_a_socket_without_one_ends() {
     assert_eq!(logged_in.fetch(json!({})).await, []);
 }
 
-/// Kills: logins without end, each a signature and a look into the database that nobody pays for.
+/// Kills: logins without a limit, each a signature check and a database look-up that no quota
+/// counts.
 #[tokio::test]
 async fn a_socket_has_a_bounded_number_of_logins() {
     let relay = RELAY.start().await;

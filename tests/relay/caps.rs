@@ -233,7 +233,8 @@ async fn of_twenty_logins_at_once_under_a_cap_of_one_all_get_in_by_reconnecting(
     gate_shows(relay, "in_flight", "auth", 0.0).await;
 }
 
-/// Kills: permits spent on refused or abandoned reads; a queue that serves whoever shouts most.
+/// Kills: permits spent on refused or abandoned reads; a queue that serves the client that
+/// asks most often.
 #[tokio::test]
 async fn one_permit_and_many_impatient_clients_do_useful_reads_only() {
     const FOR: Duration = Duration::from_millis(500);

@@ -139,7 +139,7 @@ async fn a_file_is_followed_and_its_last_good_values_stay() {
         .log
         .line_with(&["last good values", "No such file"])
         .await;
-    // Several refreshes pass: the log line of a change stands behind them.
+    // Several refreshes pass before the log line of a change.
     assert_eq!(caps(&relay).await, (1.0, 5.0));
     write(
         relay.dir(),

@@ -189,8 +189,8 @@ async fn a_key_refused_on_a_reconnect_is_tried_until_it_works() {
     state_becomes(&relay, (5.0, 0.0, 1.0)).await;
 }
 
-/// Kills: a start that waits for ever, fails, or waits where nobody is; a service that comes later
-/// and is not found.
+/// Kills: a start that waits for ever, fails, or waits where no service listens; a service that
+/// comes later and is not found.
 #[tokio::test]
 async fn a_service_that_is_away_at_the_start_holds_it_up_for_the_wait_and_no_longer() {
     let later = reserve(ANY);

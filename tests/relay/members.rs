@@ -125,7 +125,7 @@ async fn only_members_log_in_publish_and_read_where_only_members_may() {
 }
 
 /// Kills: a removed member that reads and publishes on; a look that cuts those who are members
-/// still, or whoever can't be looked up.
+/// still, or a key that can't be looked up.
 #[tokio::test]
 async fn whose_membership_ends_is_cut_soon() {
     let relay = RELAY

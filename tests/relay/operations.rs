@@ -303,7 +303,7 @@ async fn a_relay_that_listens_elsewhere_than_its_url_says_is_told_so() {
     assert!(!relay.log.text().contains(WARNING));
 }
 
-/// Kills: a hang-up that ends the relay, or that nobody is told of.
+/// Kills: a hang-up that ends the relay, or that is not logged.
 #[tokio::test]
 async fn a_hang_up_ends_nothing() {
     let relay = RELAY.start().await;

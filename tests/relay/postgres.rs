@@ -187,7 +187,7 @@ fn wrong_settings_are_named() {
     }
 }
 
-/// Kills: readiness that asks nobody, or waits for a server that hangs without a bound.
+/// Kills: readiness that does not ask the database, or waits without a bound for one that hangs.
 #[tokio::test]
 async fn readiness_follows_the_database() {
     let server = cluster::Cluster::start();

@@ -26,7 +26,7 @@ async fn what_is_posted_arrives_live_and_is_read_as_over_a_socket() {
     let again = publish(&relay, &author, &posted).await;
     assert_eq!(again, (true, "duplicate: already have this event".into()));
 
-    // And the other way: what came over the socket, posted by nobody.
+    // And the other way: an event that came over the socket and was never posted.
     let older = author.note("older").at(now() - 5).sign();
     client.accept(&older).await;
     let found = post(&relay, &reader, "/query", "{\"kinds\":[1]}").await;

@@ -44,7 +44,7 @@ pub(crate) struct RelayArgs {
     /// The relay's process id: reports its CPU time and memory.
     #[arg(long)]
     relay_pid: Option<u32>,
-    /// Seconds after which the run ends, whatever is missing.
+    /// Seconds after which the run ends, complete or not.
     #[arg(long, default_value_t = 600)]
     deadline: u64,
 }
@@ -85,7 +85,7 @@ pub(crate) struct DataArgs {
     /// How many authors they have.
     #[arg(long, default_value_t = 1000)]
     pub(crate) authors: u32,
-    /// Another seed is another data set.
+    /// Seed of the data set.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -184,13 +184,13 @@ pub(crate) struct AuthStormArgs {
     /// How many clients, each with a key of its own.
     #[arg(long, default_value_t = 200)]
     pub(crate) clients: usize,
-    /// The URL that logins name, where the relay knows itself by another [default: --url].
+    /// The URL that logins name, if the relay's own URL is not the one of --url [default: --url].
     #[arg(long)]
     pub(crate) auth_url: Option<String>,
     /// The relay's admin address (http://127.0.0.1:9090): reports what the logins cost it.
     #[arg(long)]
     pub(crate) admin: Option<Admin>,
-    /// Another seed is other keys and other waits.
+    /// Seed of the keys and of the random waits.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }

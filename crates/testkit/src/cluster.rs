@@ -109,7 +109,7 @@ impl Cluster {
         replica
     }
 
-    /// A directory and a port, and whoever looks after both.
+    /// A directory, a port, and the process that cleans both up.
     fn prepare() -> Self {
         let directory = tempfile::Builder::new().prefix("buzz-pg-").tempdir();
         let directory = directory.expect("a directory").keep();
@@ -316,7 +316,7 @@ pub fn programs() -> PathBuf {
     )
 }
 
-/// Whom the server runs as where the tests run as root, as whom it refuses to.
+/// The user that the server runs as when the tests run as root: it refuses to run as root.
 fn server_user() -> Option<(u32, u32)> {
     if std::fs::metadata("/proc/self").expect("a process").uid() != 0 {
         return None;

@@ -60,8 +60,8 @@ pub struct FlagService {
     accepting: JoinHandle<()>,
 }
 
-/// A port where nobody listens, for a service that comes later. It is held until then, so that
-/// nobody else gets it: connections are refused.
+/// A port for a service that starts later. The socket holds it until then, so no other process gets
+/// it, and connections are refused.
 pub fn reserve(addr: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_reuseport(true).expect("an option");

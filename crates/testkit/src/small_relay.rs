@@ -175,7 +175,7 @@ impl SmallRelay {
         lock(&self.state)
     }
 
-    /// Events from elsewhere: stored, and delivered to whoever listens.
+    /// Events from elsewhere: stored, and delivered to the open subscriptions.
     pub fn publish(&self, events: &[Event]) {
         let mut state = self.state();
         for event in events {

@@ -49,7 +49,7 @@ impl Calls {
         Self(calls)
     }
 
-    /// Once the driver has ended there is nobody to tell.
+    /// Does nothing once the driver has ended.
     pub(crate) fn send(&self, call: Call) {
         let _ = self.0.send(call);
     }

@@ -288,7 +288,7 @@ impl Session {
             }
             // No answer would ever come: begin anew, as after a login shed by a bare close.
             Written::Login => self.give_up(now),
-            // The relay goes on sending what nobody here knows any more.
+            // The relay still sends events for a subscription that is closed here.
             Written::Close => {}
         }
     }
