@@ -1,8 +1,6 @@
 //! What every database must do, through the contracts of `buzz_actors::ports` alone. A further
 //! database is one more line in `stores`.
 
-mod cluster;
-
 use std::{ops::ControlFlow, sync::Arc};
 
 use buzz_actors::ports::{
@@ -12,6 +10,7 @@ use buzz_actors::ports::{
 };
 use buzz_protocol::{EventId, Filter, Tag, UnsignedEvent, VerifiedEvent, event::json_layout};
 use buzz_relay::store::{self, Durability, Options};
+use buzz_testkit::cluster;
 use secp256k1::{Keypair, SecretKey};
 
 type Signed = Arc<VerifiedEvent>;

@@ -1,69 +1,28 @@
-use std::process::{Child, Command, Stdio};
-
 use buzz_actors::admission::{Principal, Quota, QuotaClass, Rates};
-use tempfile::TempDir;
+use buzz_testkit::admission_cases::CASES;
 
 use super::*;
 
-#[path = "../../actors/src/admission/cases.rs"]
-mod cases;
-
-/// A private Redis on a socket in a directory of its own; killed when dropped.
-struct Server {
-    dir: TempDir,
-    child: Child,
-}
-
-impl Server {
-    fn start() -> Self {
-        let dir = TempDir::new().expect("a directory");
-        let child = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no"])
-            .args(["--unixsocket", "redis.sock"])
-            .current_dir(dir.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server (Debian: apt-get install redis-server)");
-        Self { dir, child }
-    }
-
-    fn redis(&self, frames: (u32, u32), messages: u32) -> Redis {
-        let url = format!("redis+unix://{}/redis.sock", self.dir.path().display());
-        let rates = Rates {
-            frames: Quota {
-                limit: frames.0,
-                window_ms: frames.1 * 1000,
-            },
-            messages: Quota::per_minute(messages),
-            api_calls: Quota::OFF,
-        };
-        Redis {
-            client: Client::open(&*url).expect("a URL"),
-            shown: url,
-            script: Script::new(include_str!("spend.lua")),
-            quotas: Quotas {
-                human: rates,
-                agent: rates,
-            },
-            timeout: Duration::from_secs(10),
-        }
-    }
-
-    async fn connected(&self, redis: &Redis) -> MultiplexedConnection {
-        for _ in 0..1000 {
-            match redis.connect().await {
-                Ok(connection) => return connection,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-        panic!("no Redis within ten seconds");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// The budget that relays share on `server`, with the same limits for humans and agents.
+fn shared(server: &buzz_testkit::Redis, frames: (u32, u32), messages: u32) -> Redis {
+    let url = server.url();
+    let rates = Rates {
+        frames: Quota {
+            limit: frames.0,
+            window_ms: frames.1 * 1000,
+        },
+        messages: Quota::per_minute(messages),
+        api_calls: Quota::OFF,
+    };
+    Redis {
+        client: Client::open(&*url).expect("a URL"),
+        shown: url,
+        script: Script::new(include_str!("spend.lua")),
+        quotas: Quotas {
+            human: rates,
+            agent: rates,
+        },
+        timeout: Duration::from_secs(10),
     }
 }
 
@@ -83,10 +42,10 @@ fn ask(number: usize, text: &str) -> SharedAsk {
 /// The same list as for the local table. Mutants: any difference between the script and log.rs.
 #[tokio::test]
 async fn redis_admits_what_the_local_table_admits() {
-    let server = Server::start();
-    for (number, case) in cases::CASES.iter().enumerate() {
-        let redis = server.redis(case.frames, case.messages);
-        let mut connection = server.connected(&redis).await;
+    let server = buzz_testkit::Redis::start().await;
+    for (number, case) in CASES.iter().enumerate() {
+        let redis = shared(&server, case.frames, case.messages);
+        let mut connection = redis.connect().await.expect("a connection");
         for &(at, text, expected) in case.steps {
             let start = 1_764_500_000_000;
             let command = redis.command(&ask(number, text), Some(start + at));
@@ -103,9 +62,9 @@ async fn redis_admits_what_the_local_table_admits() {
 /// when Redis forgets it; an ask that is counted twice when it is repeated.
 #[tokio::test]
 async fn the_script_is_loaded_again_and_keys_end_by_themselves() {
-    let server = Server::start();
-    let redis = server.redis((2, 60), 1);
-    let mut connection = server.connected(&redis).await;
+    let server = buzz_testkit::Redis::start().await;
+    let redis = shared(&server, (2, 60), 1);
+    let mut connection = redis.connect().await.expect("a connection");
     let (one, other) = (ask(1, "m"), ask(2, "ff"));
     let first = redis
         .ask(&mut connection, &[&one, &other])

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use buzz_protocol::{Event, refusal, relay_frame::RelayFrame};
 use serde_json::json;
 
-use crate::support::{
+use buzz_testkit::{
     Author, Client, Redis, Relay,
-    relay::{DEFAULT_QUOTAS, URL, command},
+    relay::{DEFAULT_QUOTAS, URL},
 };
+
+use crate::RELAY;
 
 const REJECTED: &str = "buzz_admission_rejections_total";
 pub(crate) const UNAVAILABLE: &str = "rate-limited: shared admission unavailable; retry in 1s";
@@ -62,7 +64,7 @@ async fn publish_all(client: &mut Client, events: &[Event]) -> Vec<(bool, String
 }
 
 fn make_agent(relay: &Relay, author: &Author) {
-    let mut command = command(relay.dir());
+    let mut command = RELAY.command(relay.dir());
     command.args(["member", "add", &author.pubkey(), "--role", "agent"]);
     let output = command.output().expect("an end");
     assert!(output.status.success(), "{output:?}");
@@ -71,24 +73,26 @@ fn make_agent(relay: &Relay, author: &Author) {
 /// Kills: a quota that bites too early.
 #[tokio::test]
 async fn ten_subscriptions_and_a_message_are_answered() {
-    let relay = Relay::with(DEFAULT_QUOTAS).await;
+    let relay = RELAY.start_with(DEFAULT_QUOTAS).await;
     let author = Author::new(1);
     let mut client = logged_in(&relay, &author).await;
     assert_eq!(served(&reqs(&mut client, 10).await), 10);
     client.accept(&author.note("hello").sign()).await;
 }
 
-/// The failing case of old: 60 subscriptions and a message. Kills: a refusal without a name or
+/// A case that used to fail: 60 subscriptions and a message. Kills: a refusal without a name or
 /// without a hint; a hint that is too short or too long; a refusal that waits; an event that is
 /// refused but stored.
 #[tokio::test]
 async fn sixty_subscriptions_and_a_message_are_each_answered_at_once() {
-    let relay = Relay::with(DEFAULT_QUOTAS).await;
+    let relay = RELAY.start_with(DEFAULT_QUOTAS).await;
+    // A refusal that waited would take seconds; the hint is tried below to within a second.
+    const SOON: Duration = Duration::from_millis(300);
     let mut quickest = Duration::MAX;
     let mut last = None;
     // Other work on this machine may hold one attempt up, each with a key of its own.
     for attempt in 0..50 {
-        if quickest < Duration::from_millis(100) {
+        if quickest < SOON {
             break;
         }
         let author = Author::new(10 + attempt);
@@ -134,10 +138,7 @@ async fn sixty_subscriptions_and_a_message_are_each_answered_at_once() {
         assert!(hint.starts_with(text) && hint.ends_with('s'), "{hint}");
         last = Some((client, event, hint, Instant::now()));
     }
-    assert!(
-        quickest < Duration::from_millis(100),
-        "answered within {quickest:?}"
-    );
+    assert!(quickest < SOON, "answered within {quickest:?}");
 
     let (mut client, event, hint, refused) = last.expect("an attempt");
     let wait = refusal::retry_in(&hint).expect("a hint");
@@ -153,7 +154,9 @@ async fn sixty_subscriptions_and_a_message_are_each_answered_at_once() {
 /// Kills: a budget for each socket; one budget for all; a login that stays on the address.
 #[tokio::test]
 async fn a_budget_belongs_to_a_key_over_all_its_sockets() {
-    let relay = Relay::with("admission.human_messages_per_min = 10").await;
+    let relay = RELAY
+        .start_with("admission.human_messages_per_min = 10")
+        .await;
     let (one, other) = (Author::new(1), Author::new(2));
     let mut first = logged_in(&relay, &one).await;
     let mut second = logged_in(&relay, &one).await;
@@ -168,7 +171,7 @@ async fn a_budget_belongs_to_a_key_over_all_its_sockets() {
     assert_eq!(accepted(publish_all(&mut first, &notes(0)).await), 6);
     assert_eq!(accepted(publish_all(&mut second, &notes(10)).await), 4);
     assert_eq!(accepted(publish_all(&mut first, &notes(20)).await), 0);
-    // The budget is the socket's key's, whoever wrote the event.
+    // The budget is that of the socket's key, not of the event's author.
     assert_eq!(accepted(publish_all(&mut foreign, &notes(30)).await), 6);
     assert_eq!(accepted(publish_all(&mut nobody, &notes(40)).await), 6);
     // An address without a login has one budget, too.
@@ -180,10 +183,9 @@ async fn a_budget_belongs_to_a_key_over_all_its_sockets() {
 #[tokio::test]
 async fn telemetry_and_typing_leave_an_agents_messages_whole() {
     // Frames are left out of it: 250 of them come at once.
-    let relay = Relay::with(
-        "admission.agent_messages_per_min = 120\nadmission.human_messages_per_min = 60",
-    )
-    .await;
+    let relay = RELAY
+        .start_with("admission.agent_messages_per_min = 120\nadmission.human_messages_per_min = 60")
+        .await;
     let agent = Author::new(1);
     make_agent(&relay, &agent);
     let mut client = logged_in(&relay, &agent).await;
@@ -214,9 +216,9 @@ async fn telemetry_and_typing_leave_an_agents_messages_whole() {
 /// nothing.
 #[tokio::test]
 async fn every_frame_but_auth_and_close_spends_one() {
-    let relay =
-        Relay::with("admission.human_ws_events_per_sec = 2\nadmission.burst_window = \"30s\"")
-            .await;
+    let relay = RELAY
+        .start_with("admission.human_ws_events_per_sec = 2\nadmission.burst_window = \"30s\"")
+        .await;
     let author = Author::new(1);
     let mut client = logged_in(&relay, &author).await;
     for n in 0..100 {
@@ -264,7 +266,7 @@ async fn every_frame_but_auth_and_close_spends_one() {
 /// Kills: a CLOSE or an AUTH that overtakes the frames before it, or is overtaken.
 #[tokio::test]
 async fn frames_keep_their_order_while_they_wait() {
-    let relay = Relay::with(DEFAULT_QUOTAS).await;
+    let relay = RELAY.start_with(DEFAULT_QUOTAS).await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let challenge = client.challenge().await;
@@ -315,7 +317,7 @@ async fn each_kind_of_frame_is_refused_by_name_for_each_cause() {
             BUSY.to_owned(),
         ),
     ] {
-        let relay = Relay::with(&settings).await;
+        let relay = RELAY.start_with(&settings).await;
         let author = Author::new(1);
         let mut client = logged_in(&relay, &author).await;
         let (mut event, mut req, mut count, mut notice) = (None, None, None, None);
@@ -390,7 +392,7 @@ async fn each_kind_of_frame_is_refused_by_name_for_each_cause() {
 /// Kills: a log line for each frame of a flood; one that does not say what was left out.
 #[tokio::test]
 async fn a_flood_is_no_flood_of_log_lines() {
-    let relay = Relay::with(DEFAULT_QUOTAS).await;
+    let relay = RELAY.start_with(DEFAULT_QUOTAS).await;
     let mut client = Client::connect(&relay).await;
     let answers = reqs(&mut client, 1000).await;
     assert_eq!(served(&answers), 50);

@@ -2,14 +2,12 @@
 
 use buzz_protocol::relay_frame::RelayFrame;
 
-use crate::{
-    admission::{logged_in, reqs},
-    support::{
-        Author, Client, Relay, eventually,
-        http::{self, UPGRADE},
-        raw::RawSocket,
-        relay::URL,
-    },
+use crate::{RELAY, admission::logged_in, admission::reqs};
+use buzz_testkit::{
+    Author, Client, Relay, eventually,
+    http::{self, UPGRADE},
+    raw::RawSocket,
+    relay::URL,
 };
 
 async fn handshake(relay: &Relay, headers: &str) -> http::Response {
@@ -20,10 +18,9 @@ async fn handshake(relay: &Relay, headers: &str) -> http::Response {
 /// status or its time.
 #[tokio::test]
 async fn an_address_opens_so_many_sockets() {
-    let relay = Relay::with(
-        "admission.connections_per_ip = 2\nserver.trusted_proxies = [\"127.0.0.1/32\"]",
-    )
-    .await;
+    let relay = RELAY
+        .start_with("admission.connections_per_ip = 2\nserver.trusted_proxies = [\"127.0.0.1/32\"]")
+        .await;
     let first = Client::connect(&relay).await;
     let _second = Client::connect(&relay).await;
     let refused = handshake(&relay, "").await;
@@ -48,10 +45,11 @@ async fn an_address_opens_so_many_sockets() {
 /// Kills: a rate over all addresses; one that counts what is no handshake.
 #[tokio::test]
 async fn an_address_shakes_hands_so_often() {
-    let relay = Relay::with(
-        "admission.handshakes_per_ip_per_min = 3\nserver.trusted_proxies = [\"127.0.0.1/32\"]",
-    )
-    .await;
+    let relay = RELAY
+        .start_with(
+            "admission.handshakes_per_ip_per_min = 3\nserver.trusted_proxies = [\"127.0.0.1/32\"]",
+        )
+        .await;
     for _ in 0..10 {
         assert_eq!(http::relay_information(relay.addr).await.status, 200);
     }
@@ -77,14 +75,16 @@ async fn an_address_shakes_hands_so_often() {
 async fn a_forwarded_address_counts_from_trusted_proxies_alone() {
     let quota = "admission.human_ws_events_per_sec = 5\nadmission.burst_window = \"30s\"\n";
     for (trusted, others_served) in [("[\"127.0.0.1/32\"]", true), ("[]", false)] {
-        let relay = Relay::with(&format!("{quota}server.trusted_proxies = {trusted}")).await;
+        let relay = RELAY
+            .start_with(&format!("{quota}server.trusted_proxies = {trusted}"))
+            .await;
         let mut used_up = RawSocket::connect_with(&relay, "X-Forwarded-For: 203.0.113.1\r\n").await;
         // The last of the list is what the proxy saw; the rest is what the client says.
         let headers = "X-Forwarded-For: 203.0.113.1, 203.0.113.2\r\n";
         let mut other = RawSocket::connect_with(&relay, headers).await;
-        let req = crate::support::raw::frame(
+        let req = buzz_testkit::raw::frame(
             true,
-            crate::support::raw::TEXT,
+            buzz_testkit::raw::TEXT,
             b"[\"REQ\",\"s\",{\"limit\":0}]",
         );
         for _ in 0..150 {
@@ -106,7 +106,9 @@ async fn a_forwarded_address_counts_from_trusted_proxies_alone() {
 /// has logged in; a neighbour at the same address who suffers.
 #[tokio::test]
 async fn invalid_signatures_count_against_the_address_they_come_from() {
-    let relay = Relay::with("admission.invalid_signatures_per_ip_per_min = 3").await;
+    let relay = RELAY
+        .start_with("admission.invalid_signatures_per_ip_per_min = 3")
+        .await;
     let (forger, victim) = (Author::new(1), Author::new(2));
     let mut bad = logged_in(&relay, &forger).await;
     for n in 0..4 {

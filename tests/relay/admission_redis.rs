@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use buzz_protocol::relay_frame::RelayFrame;
 use serde_json::json;
 
-use crate::{
-    admission::{UNAVAILABLE, logged_in, reqs},
-    support::{Author, Client, Redis, Relay, eventually, relay::DEFAULT_QUOTAS},
-};
+use crate::{RELAY, admission::UNAVAILABLE, admission::logged_in, admission::reqs};
+use buzz_testkit::{Author, Client, Redis, Relay, eventually, relay::DEFAULT_QUOTAS};
 
 const REJECTED: &str =
     "buzz_admission_rejections_total{transport=\"websocket\",reason=\"unavailable\"}";
 
 async fn with(redis: &Redis, settings: &str) -> Relay {
-    let relay = Relay::with(&format!("{settings}\n{DEFAULT_QUOTAS}{}", redis.backend())).await;
+    let relay = RELAY
+        .start_with(&format!("{settings}\n{DEFAULT_QUOTAS}{}", redis.backend()))
+        .await;
     relay.log.line_with(&["shared admission is there"]).await;
     relay
 }
@@ -43,14 +43,14 @@ async fn two_relays_share_one_budget() {
     assert_eq!(reqs(&mut foreign, 1).await, [None]);
 }
 
-/// Kills: a start that needs Redis; an admission that nobody counted; a relay that does not find
+/// Kills: a start that needs Redis; an admission that was not counted; a relay that does not find
 /// Redis when it comes.
 #[tokio::test]
 async fn without_redis_the_relay_starts_and_refuses_and_finds_it_later() {
     let mut redis = Redis::start().await;
     let settings = format!("{DEFAULT_QUOTAS}{}", redis.backend());
     redis.kill();
-    let relay = Relay::with(&settings).await;
+    let relay = RELAY.start_with(&settings).await;
     let mut client = logged_in(&relay, &Author::new(1)).await;
     let answers = reqs(&mut client, 20).await;
     assert!(
@@ -133,7 +133,7 @@ async fn a_redis_that_does_not_answer_costs_a_bounded_wait() {
         waits.push(began.elapsed());
     }
     waits.sort_unstable();
-    assert!(waits[2] < Duration::from_millis(500), "{waits:?}");
+    assert!(waits[2] < Duration::from_secs(1), "{waits:?}");
     // What needs no budget goes on.
     let mut other = Client::connect(&relay).await;
     other.log_in(&Author::new(2)).await;

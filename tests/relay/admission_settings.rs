@@ -4,16 +4,11 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
 use serde_json::{Value, json};
 
-use crate::{
-    admission::reqs,
-    support::{
-        Client, Relay, http,
-        relay::{DEFAULT_QUOTAS, command},
-    },
-};
+use crate::{RELAY, admission::reqs};
+use buzz_testkit::{Client, http, relay::DEFAULT_QUOTAS};
 
 async fn advertised(settings: &str) -> Value {
-    let relay = Relay::with(settings).await;
+    let relay = RELAY.start_with(settings).await;
     http::relay_information(relay.addr).await.json()["limitation"]["rate_limits"].clone()
 }
 
@@ -74,7 +69,7 @@ const NAMES: [(&str, &str); 6] = [
 fn check(variables: &[(&str, OsString)]) -> (Option<i32>, String, String) {
     let dir = tempfile::TempDir::new().expect("a temporary directory");
     std::fs::write(dir.path().join("relay.toml"), "").expect("a configuration");
-    let mut command = command(dir.path());
+    let mut command = RELAY.command(dir.path());
     command.arg("check-config").envs(variables.iter().cloned());
     let output = command.output().expect("an end");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -173,7 +168,7 @@ async fn the_frames_of_a_window_are_rate_times_window() {
         let settings = format!(
             "admission.human_ws_events_per_sec = {rate}\nadmission.burst_window = \"{window}s\""
         );
-        let relay = Relay::with(&settings).await;
+        let relay = RELAY.start_with(&settings).await;
         let mut client = Client::connect(&relay).await;
         let answers = reqs(&mut client, limit + 5).await;
         assert_eq!(

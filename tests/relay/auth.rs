@@ -2,11 +2,13 @@
 
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay, now, relay::URL};
+use buzz_testkit::{Author, Client, now, relay::URL};
+
+use crate::RELAY;
 
 #[tokio::test]
 async fn every_connection_gets_a_challenge_of_its_own_first() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut challenges = std::collections::HashSet::new();
     for _ in 0..20 {
         let mut client = Client::connect(&relay).await;
@@ -17,7 +19,7 @@ async fn every_connection_gets_a_challenge_of_its_own_first() {
 
 #[tokio::test]
 async fn the_relay_tag_is_compared_by_host_port_and_path() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     for url in [
         "ws://relay.test/chat",
@@ -57,7 +59,7 @@ async fn the_relay_tag_is_compared_by_host_port_and_path() {
 
 #[tokio::test]
 async fn a_failed_login_is_answered_and_a_right_one_works_after_it() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let protected = author.note("mine").tag(&["-"]).sign();
     let mut client = Client::connect(&relay).await;
@@ -92,7 +94,7 @@ async fn a_failed_login_is_answered_and_a_right_one_works_after_it() {
 
 #[tokio::test]
 async fn another_connections_challenge_is_no_login_here() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut one = Client::connect(&relay).await;
     let mut two = Client::connect(&relay).await;
@@ -105,7 +107,7 @@ async fn another_connections_challenge_is_no_login_here() {
 
 #[tokio::test]
 async fn a_clock_nine_minutes_off_is_accepted_and_twelve_is_named() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     for (at, accepted) in [
         (now() - 9 * 60, true),
@@ -128,7 +130,7 @@ async fn a_clock_nine_minutes_off_is_accepted_and_twelve_is_named() {
 
 #[tokio::test]
 async fn a_login_is_not_stored_and_not_passed_on() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.subscribe("live", json!({"limit": 0})).await;
@@ -145,7 +147,7 @@ async fn a_login_is_not_stored_and_not_passed_on() {
 
 #[tokio::test]
 async fn where_login_is_required_everything_waits_for_it() {
-    let relay = Relay::with("auth.required = true").await;
+    let relay = RELAY.start_with("auth.required = true").await;
     let author = Author::new(1);
     let note = author.note("hello").sign();
     let mut client = Client::connect(&relay).await;
@@ -170,7 +172,9 @@ async fn where_login_is_required_everything_waits_for_it() {
 
 #[tokio::test]
 async fn where_login_is_required_a_socket_without_one_ends() {
-    let relay = Relay::with("auth.required = true\nauth.timeout = \"200ms\"").await;
+    let relay = RELAY
+        .start_with("auth.required = true\nauth.timeout = \"200ms\"")
+        .await;
     let mut silent = Client::connect(&relay).await;
     let mut logged_in = Client::connect(&relay).await;
     logged_in.log_in(&Author::new(1)).await;
@@ -178,10 +182,11 @@ async fn where_login_is_required_a_socket_without_one_ends() {
     assert_eq!(logged_in.fetch(json!({})).await, []);
 }
 
-/// Kills: logins without end, each a signature and a look into the database that nobody pays for.
+/// Kills: logins without a limit, each a signature check and a database look-up that no quota
+/// counts.
 #[tokio::test]
 async fn a_socket_has_a_bounded_number_of_logins() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let challenge = client.challenge().await;
     let login = Author::new(1).login(&challenge, URL).sign();

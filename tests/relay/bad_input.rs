@@ -5,10 +5,12 @@ use buzz_protocol::{Event, relay_frame::RelayFrame};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::{
-    Author, Client, Relay,
+use buzz_testkit::{
+    Author, Client,
     raw::{self, RawSocket, frame},
 };
+
+use crate::RELAY;
 
 /// Sends `text`, gives its one answer, and sees that the socket goes on and said nothing else.
 async fn answer(client: &mut Client, text: &str) -> RelayFrame {
@@ -24,7 +26,7 @@ fn start(text: &str) -> &str {
 
 #[tokio::test]
 async fn what_names_nothing_is_answered_by_a_notice() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let long = format!("[\"{}\"]", "X".repeat(200_000));
     let deep = "[".repeat(10_000);
@@ -78,7 +80,7 @@ async fn what_names_nothing_is_answered_by_a_notice() {
 
 #[tokio::test]
 async fn a_bad_request_is_closed_by_its_id() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let hex = "ab".repeat(32);
     let (upper, short) = (hex.to_uppercase(), &hex[1..]);
@@ -155,7 +157,7 @@ async fn a_bad_request_is_closed_by_its_id() {
 
 #[tokio::test]
 async fn an_empty_subscription_id_is_refused() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     for verb in ["REQ", "COUNT"] {
         match answer(&mut client, &format!("[\"{verb}\",\"\",{{}}]")).await {
@@ -170,7 +172,7 @@ async fn an_empty_subscription_id_is_refused() {
 
 #[tokio::test]
 async fn what_matches_nothing_is_answered_by_eose() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     client.accept(&Author::new(1).note("x").sign()).await;
     for filter in [
@@ -203,7 +205,7 @@ fn with(event: &Event, field: &str, value: &str) -> String {
 
 #[tokio::test]
 async fn a_bad_event_is_refused_by_its_id() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let event = Author::new(1).note("x").sign();
     let (key, sig) = (event.pubkey.to_hex(), event.sig.to_hex());
@@ -271,7 +273,7 @@ async fn a_bad_event_is_refused_by_its_id() {
 
 #[tokio::test]
 async fn nul_in_content_is_content() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let event = Author::new(1).note("a\0b").tag(&["t", "\0"]).sign();
     client.accept(&event).await;
@@ -280,7 +282,7 @@ async fn nul_in_content_is_content() {
 
 #[tokio::test]
 async fn closing_what_is_not_open_is_no_fault() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     client.send(json!(["CLOSE", "never opened"])).await;
     assert_eq!(client.frames_so_far().await, []);
@@ -288,7 +290,7 @@ async fn closing_what_is_not_open_is_no_fault() {
 
 #[tokio::test]
 async fn a_binary_frame_is_answered_and_the_socket_goes_on() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     client
         .send_message(Message::binary(b"[\"REQ\",\"s\",{}]".to_vec()))
@@ -302,7 +304,7 @@ async fn a_binary_frame_is_answered_and_the_socket_goes_on() {
 
 #[tokio::test]
 async fn fragments_make_one_frame_with_pings_between() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut socket = RawSocket::connect(&relay).await;
     let text = "[\"REQ\",\"ñ\",{\"limit\":0}]".as_bytes();
     // Cut inside the two bytes of ñ: only the whole must be UTF-8.
@@ -316,7 +318,7 @@ async fn fragments_make_one_frame_with_pings_between() {
 
 #[tokio::test]
 async fn invalid_utf8_is_answered_and_other_sockets_go_on() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut other = Client::connect(&relay).await;
     let mut socket = RawSocket::connect(&relay).await;
     let bytes = b"[\"REQ\",\"\xff\xfe\",{}]";
@@ -332,7 +334,7 @@ async fn invalid_utf8_is_answered_and_other_sockets_go_on() {
 
 #[tokio::test]
 async fn a_ping_is_answered_with_its_payload() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let ping = b"are you there".to_vec();
     client
@@ -349,7 +351,7 @@ async fn a_ping_is_answered_with_its_payload() {
 
 #[tokio::test]
 async fn a_broken_websocket_ends_alone() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut other = Client::connect(&relay).await;
     for bytes in [
         // Not masked; a reserved opcode; a continuation of nothing; a fragmented ping;

@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output, Stdio},
 };
 
@@ -14,10 +14,9 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::support::{
-    Author, Client, Relay, now,
-    relay::{BINARY, own_address},
-};
+use buzz_testkit::{Author, Client, Relay, now, relay::own_address};
+
+use crate::RELAY;
 
 const SECRET: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
@@ -25,7 +24,7 @@ const SECRET: &str = "1111111111111111111111111111111111111111111111111111111111
 async fn relay_with(settings: &str) -> Relay {
     let address = own_address();
     let own = format!("server.listen = \"{address}\"\nserver.url = \"ws://{address}\"\n");
-    Relay::with(&(own + settings)).await
+    RELAY.start_with(&(own + settings)).await
 }
 
 struct Buzz {
@@ -34,7 +33,7 @@ struct Buzz {
 
 impl Buzz {
     fn new(relay: &str, arguments: &[&str]) -> Self {
-        let program = Path::new(BINARY).with_file_name("buzz");
+        let program = RELAY.sibling("buzz");
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("BUZZ_") {
@@ -244,7 +243,7 @@ async fn exit_codes_say_what_went_wrong() {
         .await
         .fails(2, "relay.example");
     // Another address of the same relay: what is to be signed is said.
-    let other = Relay::start().await;
+    let other = RELAY.start().await;
     count(&other.url())
         .run("")
         .await

@@ -10,16 +10,18 @@ use std::{
 use buzz_protocol::Event;
 use serde_json::{Value, json};
 
-use crate::support::{
+use buzz_testkit::{
     Author, Client, Relay,
     events::{REAL_EVENTS, REAL_LINES, brute_force, ids},
     now,
-    relay::command,
 };
+
+use crate::RELAY;
 
 /// Runs a subcommand in `dir` with `input` on standard input.
 fn run(dir: &Path, arguments: &[&str], input: &str) -> Output {
-    let mut child = command(dir)
+    let mut child = RELAY
+        .command(dir)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -221,7 +223,7 @@ fn a_missing_file_is_named() {
 async fn imported_events_are_served_and_published_ones_exported() {
     let dir = Relay::prepare("");
     out(&run(dir.path(), &["import", "-"], REAL_LINES));
-    let mut relay = Relay::in_dir(dir.clone(), |_| {}).await;
+    let mut relay = RELAY.start_in(dir.clone(), |_| {}).await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("new").sign();
     client.accept(&note).await;

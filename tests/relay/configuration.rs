@@ -5,13 +5,16 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::support::{Relay, relay::command};
+use buzz_testkit::Relay;
+
+use crate::RELAY;
 
 /// Runs `check-config` on a file with `text`, with further environment.
 fn check(text: &str, environment: &[(&str, &str)]) -> (Output, String, String) {
     let dir = tempfile::TempDir::new().expect("a temporary directory");
     std::fs::write(dir.path().join("relay.toml"), text).expect("a configuration");
-    run(command(dir.path())
+    run(RELAY
+        .command(dir.path())
         .envs(environment.iter().copied())
         .arg("check-config"))
 }
@@ -210,7 +213,7 @@ fn a_wrong_environment_variable_exits_2_by_its_name() {
 fn a_missing_file_that_was_named_exits_2() {
     let dir = tempfile::TempDir::new().expect("a temporary directory");
     for subcommand in ["check-config", "serve", "migrate"] {
-        let (output, _, err) = run(command(dir.path()).arg(subcommand));
+        let (output, _, err) = run(RELAY.command(dir.path()).arg(subcommand));
         assert_eq!(output.status.code(), Some(2), "{subcommand}: {err}");
         assert!(err.contains("relay.toml"), "{err}");
     }
@@ -219,7 +222,7 @@ fn a_missing_file_that_was_named_exits_2() {
 #[test]
 fn serve_refuses_what_check_config_refuses() {
     let dir = Relay::prepare("limits.max_limt = 5");
-    let (output, _, err) = run(&mut command(dir.path()));
+    let (output, _, err) = run(&mut RELAY.command(dir.path()));
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("max_limt"), "{err}");
 }
@@ -245,9 +248,9 @@ fn passwords_are_shown_nowhere() {
 
 #[tokio::test]
 async fn a_taken_port_is_named_and_ends_the_start() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let dir = Relay::prepare(&format!("server.listen = \"{}\"", relay.addr));
-    let (output, _, err) = run(&mut command(dir.path()));
+    let (output, _, err) = run(&mut RELAY.command(dir.path()));
     assert!(!output.status.success());
     assert!(err.contains(&relay.addr.to_string()), "{err}");
     assert!(!err.contains("panicked"), "{err}");

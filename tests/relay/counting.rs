@@ -3,11 +3,13 @@
 use buzz_protocol::relay_frame::RelayFrame;
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay};
+use buzz_testkit::{Author, Client};
+
+use crate::RELAY;
 
 #[tokio::test]
 async fn overlapping_filters_count_each_event_once() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     for n in 0..10 {
@@ -34,7 +36,7 @@ async fn overlapping_filters_count_each_event_once() {
 
 #[tokio::test]
 async fn counts_are_not_cut_by_limits() {
-    let relay = Relay::with("limits.max_limit = 3").await;
+    let relay = RELAY.start_with("limits.max_limit = 3").await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     for n in 0..10 {
@@ -49,7 +51,7 @@ async fn counts_are_not_cut_by_limits() {
 
 #[tokio::test]
 async fn a_bad_count_is_closed_by_its_query_id() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     client.send(json!(["COUNT", "q", {"kinds": ["x"]}])).await;
     match client.next().await {
@@ -64,7 +66,7 @@ async fn a_bad_count_is_closed_by_its_query_id() {
 
 #[tokio::test]
 async fn a_count_under_a_subscriptions_id_leaves_the_subscription() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.subscribe("s", json!({"kinds": [1]})).await;

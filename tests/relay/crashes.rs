@@ -9,7 +9,9 @@ use rustix::process::{Resource, Rlimit, prlimit};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::support::{Author, Client, Relay, events::ids, eventually, http, relay};
+use buzz_testkit::{Author, Client, Relay, events::ids, eventually, http};
+
+use crate::RELAY;
 
 /// Publishes until the relay is gone; gives what it acknowledged.
 async fn publish_until_killed(
@@ -63,7 +65,7 @@ async fn check_all_there(client: &mut Client, ids: &[EventId]) {
 
 #[tokio::test]
 async fn twenty_kills_under_load_lose_no_acknowledged_event() {
-    let mut relay = Relay::start().await;
+    let mut relay = RELAY.start().await;
     let mut all = Vec::new();
     for round in 0..20 {
         let (acknowledged, mut progress) = watch::channel(0);
@@ -102,7 +104,7 @@ async fn twenty_kills_under_load_lose_no_acknowledged_event() {
 
 #[tokio::test]
 async fn a_replacement_and_a_deletion_survive_a_kill_whole() {
-    let mut relay = Relay::start().await;
+    let mut relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let old = author.event(0, "old").at(1_000).sign();
@@ -120,19 +122,17 @@ async fn a_replacement_and_a_deletion_survive_a_kill_whole() {
 
 /// A relay whose files may not grow past what `prlimit` allows later.
 async fn that_gets_write_errors(settings: &str) -> Relay {
-    Relay::in_dir(Relay::prepare(settings), |command| {
-        // Without this the system would end a process that writes past its limit.
-        let mut shell = Command::new("sh");
-        shell
-            .current_dir(command.get_current_dir().expect("a directory"))
-            .args([
-                "-c",
-                "trap '' 25; exec \"$0\" --config relay.toml",
-                relay::BINARY,
-            ]);
-        *command = shell;
-    })
-    .await
+    RELAY
+        .start_in(Relay::prepare(settings), |command| {
+            // Without this the system would end a process that writes past its limit.
+            let mut shell = Command::new("sh");
+            shell
+                .current_dir(command.get_current_dir().expect("a directory"))
+                .args(["-c", "trap '' 25; exec \"$0\" --config relay.toml"])
+                .arg(RELAY.path());
+            *command = shell;
+        })
+        .await
 }
 
 fn limit_file_size(relay: &Relay, bytes: Option<u64>) {
@@ -196,7 +196,7 @@ async fn a_full_disk_refuses_and_loses_nothing_and_room_is_used_again() {
 
 #[tokio::test]
 async fn a_database_that_can_not_be_read_closes_the_request_and_never_says_eose() {
-    let mut relay = Relay::start().await;
+    let mut relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     for n in 0..300u64 {

@@ -2,16 +2,18 @@
 
 use serde_json::json;
 
-use crate::support::{
-    Author, Client, Relay,
+use buzz_testkit::{
+    Author, Client,
     events::{address, ids},
 };
+
+use crate::RELAY;
 
 const DELETED: &str = "blocked: deleted";
 
 #[tokio::test]
 async fn a_deleted_event_is_gone_from_every_path_and_can_not_return() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let note = author.note("gone").at(1_000).tag(&["t", "x"]).sign();
@@ -45,7 +47,7 @@ async fn a_deleted_event_is_gone_from_every_path_and_can_not_return() {
 
 #[tokio::test]
 async fn a_deletion_is_remembered_over_a_restart() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let note = author.note("gone").at(1_000).sign();
@@ -62,7 +64,7 @@ async fn a_deletion_is_remembered_over_a_restart() {
 
 #[tokio::test]
 async fn a_deletion_that_comes_first_blocks_the_event_it_names() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let note = author.note("never seen").at(1_000).sign();
@@ -74,7 +76,7 @@ async fn a_deletion_that_comes_first_blocks_the_event_it_names() {
 
 #[tokio::test]
 async fn the_request_itself_is_stored_served_and_live() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let note = author.note("").at(1_000).sign();
@@ -90,7 +92,7 @@ async fn the_request_itself_is_stored_served_and_live() {
 
 #[tokio::test]
 async fn another_keys_request_does_nothing() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let (author, other) = (Author::new(1), Author::new(2));
     let mut client = Client::connect(&relay).await;
     let note = author.note("").at(1_000).sign();
@@ -116,7 +118,7 @@ async fn another_keys_request_does_nothing() {
 
 #[tokio::test]
 async fn a_request_with_only_a_tags_removes_that_address_up_to_its_own_time_and_nothing_else() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let page = author.event(30_023, "v1").at(1_000).tag(&["d", "p"]).sign();
@@ -153,7 +155,7 @@ async fn a_request_with_only_a_tags_removes_that_address_up_to_its_own_time_and_
 
 #[tokio::test]
 async fn a_request_older_than_the_version_it_names_leaves_it() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     for (kind, d) in [(30_023, "p"), (10_002, ""), (0, "")] {
@@ -167,7 +169,7 @@ async fn a_request_older_than_the_version_it_names_leaves_it() {
 
 #[tokio::test]
 async fn a_request_that_names_nothing_readable_removes_nothing() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let note = author.note("").at(1_000).sign();
@@ -201,7 +203,7 @@ async fn a_request_that_names_nothing_readable_removes_nothing() {
 
 #[tokio::test]
 async fn a_deletion_can_not_be_deleted() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let note = author.note("").at(1_000).sign();

@@ -5,7 +5,9 @@ use std::time::Duration;
 use buzz_protocol::{Event, relay_frame::RelayFrame};
 use serde_json::json;
 
-use crate::support::{Author, Client, DEADLINE, Relay, eventually};
+use buzz_testkit::{Author, Client, DEADLINE, Relay, eventually};
+
+use crate::RELAY;
 
 const FELL_BEHIND: &str = "rate-limited: fell behind; retry in 1s";
 const BEHIND: &str = "buzz_live_events_total{outcome=\"fell_behind\"}";
@@ -28,7 +30,7 @@ async fn publish_until_someone_falls_behind(relay: &Relay, author: &Author) -> V
 
 #[tokio::test]
 async fn a_subscription_that_lost_events_is_closed_by_name_once_there_is_room() {
-    let relay = Relay::with("server.send_queue = 16").await;
+    let relay = RELAY.start_with("server.send_queue = 16").await;
     let author = Author::new(1);
     let mut slow = Client::with_small_buffer(&relay).await;
     slow.subscribe("all", json!({"kinds": [1]})).await;
@@ -84,7 +86,7 @@ async fn a_subscription_that_lost_events_is_closed_by_name_once_there_is_room() 
 
 #[tokio::test]
 async fn a_long_history_to_a_slow_reader_is_not_falling_behind() {
-    let relay = Relay::with("server.send_queue = 4").await;
+    let relay = RELAY.start_with("server.send_queue = 4").await;
     let author = Author::new(1);
     let mut publisher = Client::connect(&relay).await;
     for n in 0..200u64 {
@@ -115,7 +117,7 @@ async fn a_long_history_to_a_slow_reader_is_not_falling_behind() {
 
 #[tokio::test]
 async fn a_reader_that_catches_up_again_and_again_is_never_cut() {
-    let relay = Relay::with("server.send_queue = 8").await;
+    let relay = RELAY.start_with("server.send_queue = 8").await;
     let author = Author::new(1);
     let mut publisher = Client::connect(&relay).await;
     let mut reader = Client::with_small_buffer(&relay).await;
@@ -140,7 +142,7 @@ async fn a_reader_that_catches_up_again_and_again_is_never_cut() {
 
 #[tokio::test]
 async fn a_socket_that_takes_nothing_ends_and_its_memory_is_given_back() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut stalled = Client::with_small_buffer(&relay).await;
     stalled.subscribe("s", json!({"kinds": [1]})).await;

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::support::relay::BINARY;
+use crate::RELAY;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const TESTED: &str = "<!-- tested -->";
@@ -99,7 +99,7 @@ fn words(command: &str) -> Vec<String> {
 }
 
 fn help(program: &str, subcommand: Option<&str>) -> String {
-    let path = Path::new(BINARY).with_file_name(program);
+    let path = RELAY.sibling(program);
     let output = Command::new(&path)
         .args(subcommand)
         .arg("--help")
@@ -166,7 +166,7 @@ fn every_documented_script_exists() {
 
 #[test]
 fn blocks_marked_as_tested_run() {
-    let programs = Path::new(BINARY).parent().expect("a directory");
+    let programs = RELAY.path().parent().expect("a directory");
     let path = std::env::var("PATH").unwrap_or_default();
     for block in blocks().iter().filter(|block| block.is_tested) {
         let dir = tempfile::TempDir::new().expect("a temporary directory");

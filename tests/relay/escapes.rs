@@ -4,7 +4,9 @@ use buzz_protocol::{Event, EventId, event::push_quoted};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{Author, Client, Relay};
+use buzz_testkit::{Author, Client};
+
+use crate::RELAY;
 
 const HARD: &[&str] = &[
     "ñ",
@@ -25,7 +27,7 @@ const HARD: &[&str] = &[
 
 #[tokio::test]
 async fn hard_content_is_stored_and_served_as_it_was_signed() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.subscribe("live", json!({"kinds": [1]})).await;
@@ -49,7 +51,7 @@ async fn hard_content_is_stored_and_served_as_it_was_signed() {
 
 #[tokio::test]
 async fn a_surrogate_pair_sent_as_escapes_is_the_character() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let event = Author::new(1).note("🍕 ñ").sign();
     let escaped = event
@@ -64,7 +66,7 @@ async fn a_surrogate_pair_sent_as_escapes_is_the_character() {
 
 #[tokio::test]
 async fn spaces_foreign_fields_and_order_do_not_count() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let event = Author::new(1).note("x").tag(&["t", "y"]).sign();
     let mut value = serde_json::to_value(&event).expect("JSON");
@@ -87,7 +89,7 @@ fn id_over(event: &Event, content_as_written: &str) -> EventId {
 
 #[tokio::test]
 async fn an_id_over_needless_escapes_is_refused() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     for (content, wrong) in [("a/b", "\"a\\/b\""), ("ñ", "\"\\u00f1\"")] {
         let event = Author::new(1).note(content).sign();
@@ -104,7 +106,7 @@ async fn an_id_over_needless_escapes_is_refused() {
 
 #[tokio::test]
 async fn the_same_id_with_other_content_or_another_signature_is_refused_each_time() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let author = Author::new(1);
     let genuine = author.note("genuine").sign();

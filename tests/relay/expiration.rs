@@ -2,11 +2,13 @@
 
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay, eventually, now};
+use buzz_testkit::{Author, Client, eventually, now};
+
+use crate::RELAY;
 
 #[tokio::test]
 async fn an_expired_event_is_refused_and_not_passed_on() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.subscribe("live", json!({"limit": 0})).await;
@@ -23,7 +25,7 @@ async fn an_expired_event_is_refused_and_not_passed_on() {
 
 #[tokio::test]
 async fn an_event_is_served_until_it_expires_and_on_no_path_after() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let expires = now() + 3;
@@ -63,7 +65,7 @@ async fn an_event_is_served_until_it_expires_and_on_no_path_after() {
 
 #[tokio::test]
 async fn an_unreadable_expiration_is_none() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     for value in ["", "soon", "-5", "1.5"] {

@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Relay, eventually, relay::command};
+use buzz_testkit::{Relay, eventually};
+
+use crate::RELAY;
 
 const HISTORY: &str = "buzz_concurrency_limit{gate=\"history_reads\"}";
 const AUTH: &str = "buzz_concurrency_limit{gate=\"auth\"}";
@@ -37,7 +39,7 @@ async fn ready(relay: &Relay, provider: &str) -> f64 {
 /// Kills: a default that caps; `static` not ready.
 #[tokio::test]
 async fn without_a_provider_the_caps_are_their_ceilings() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     assert_eq!(caps(&relay).await, (CEILING, 0.0));
     assert_eq!(ready(&relay, "static").await, 1.0);
 }
@@ -46,17 +48,18 @@ async fn without_a_provider_the_caps_are_their_ceilings() {
 /// value that is 0 or the other flag's; a silent typo.
 #[tokio::test]
 async fn the_environment_sets_caps_before_the_socket_opens() {
-    let relay = Relay::in_dir(Relay::prepare(""), |command| {
-        command
-            .env("BUZZ_FEATURE_FLAGS_PROVIDER", "environment")
-            .env(
-                "BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_HISTORY_READS",
-                "3",
-            )
-            .env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_AUTH", "4x7y9")
-            .env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURENCY_AUTH", "5");
-    })
-    .await;
+    let relay = RELAY
+        .start_in(Relay::prepare(""), |command| {
+            command
+                .env("BUZZ_FEATURE_FLAGS_PROVIDER", "environment")
+                .env(
+                    "BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_HISTORY_READS",
+                    "3",
+                )
+                .env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_AUTH", "4x7y9")
+                .env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURENCY_AUTH", "5");
+        })
+        .await;
     assert_eq!(caps(&relay).await, (3.0, 0.0));
     assert_eq!(ready(&relay, "environment").await, 1.0);
     let log = relay.log.text();
@@ -75,16 +78,17 @@ async fn the_environment_sets_caps_before_the_socket_opens() {
 #[tokio::test]
 async fn a_flag_only_tightens() {
     for (history, auth) in [("9", "0"), ("0", "-1"), ("-3", "0"), ("3.7", "0")] {
-        let relay = Relay::in_dir(Relay::prepare(""), |command| {
-            command
-                .env("BUZZ_FEATURE_FLAGS__PROVIDER", "environment")
-                .env(
-                    "BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_HISTORY_READS",
-                    history,
-                )
-                .env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_AUTH", auth);
-        })
-        .await;
+        let relay = RELAY
+            .start_in(Relay::prepare(""), |command| {
+                command
+                    .env("BUZZ_FEATURE_FLAGS__PROVIDER", "environment")
+                    .env(
+                        "BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_HISTORY_READS",
+                        history,
+                    )
+                    .env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_AUTH", auth);
+            })
+            .await;
         assert_eq!(caps(&relay).await, (CEILING, 0.0), "{history} {auth}");
     }
 }
@@ -108,7 +112,7 @@ const FILE: &str = "feature_flags.provider = \"file\"\nfeature_flags.file = \"fl
 async fn a_file_is_followed_and_its_last_good_values_stay() {
     let dir = Relay::prepare(&format!("{FILE}feature_flags.refresh = \"200ms\""));
     write(dir.path(), &flags("2", "6"));
-    let relay = Relay::in_dir(dir, |_| {}).await;
+    let relay = RELAY.start_in(dir, |_| {}).await;
     assert_eq!(caps(&relay).await, (2.0, 6.0));
     assert_eq!(ready(&relay, "file").await, 1.0);
 
@@ -116,7 +120,7 @@ async fn a_file_is_followed_and_its_last_good_values_stay() {
     write(relay.dir(), &flags("1", "5"));
     caps_become(&relay, (1.0, 5.0)).await;
     assert!(
-        began.elapsed() < Duration::from_millis(1200),
+        began.elapsed() < Duration::from_secs(5),
         "{:?}",
         began.elapsed()
     );
@@ -135,7 +139,7 @@ async fn a_file_is_followed_and_its_last_good_values_stay() {
         .log
         .line_with(&["last good values", "No such file"])
         .await;
-    // Several refreshes pass: the log line of a change stands behind them.
+    // Several refreshes pass before the log line of a change.
     assert_eq!(caps(&relay).await, (1.0, 5.0));
     write(
         relay.dir(),
@@ -161,7 +165,9 @@ async fn a_file_is_followed_and_its_last_good_values_stay() {
 /// Kills: a start that fails without the file; ready without values; a file never looked for again.
 #[tokio::test]
 async fn a_file_that_comes_later_is_found() {
-    let relay = Relay::with(&format!("{FILE}feature_flags.refresh = \"100ms\"")).await;
+    let relay = RELAY
+        .start_with(&format!("{FILE}feature_flags.refresh = \"100ms\""))
+        .await;
     assert_eq!(caps(&relay).await, (CEILING, 0.0));
     assert_eq!(ready(&relay, "file").await, 0.0);
     relay.log.line_with(&["no flag has a value yet"]).await;
@@ -178,7 +184,7 @@ async fn a_file_that_comes_later_is_found() {
 /// What `check-config` or `serve` make of these settings and variables.
 fn run(subcommand: &str, settings: &str, variables: &[(&str, OsString)]) -> (Output, String) {
     let dir = Relay::prepare(settings);
-    let mut command: Command = command(dir.path());
+    let mut command: Command = RELAY.command(dir.path());
     for (name, value) in variables {
         command.env(name, value);
     }

@@ -8,18 +8,16 @@ use nostr_sdk::prelude::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    commands::kept,
-    support::{DEADLINE, Relay, events::brute_force, relay::command, soon},
-};
+use crate::{RELAY, commands::kept};
+use buzz_testkit::{DEADLINE, Relay, events::brute_force, soon};
 
 /// A relay that holds the real events.
 async fn with_real_events() -> Relay {
     let dir = Relay::prepare("");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/events.jsonl");
-    let imported = command(dir.path()).arg("import").arg(file).output();
+    let imported = RELAY.command(dir.path()).arg("import").arg(file).output();
     assert!(imported.expect("the relay starts").status.success());
-    Relay::in_dir(dir, |_| {}).await
+    RELAY.start_in(dir, |_| {}).await
 }
 
 async fn sdk_client(relay: &Relay, keys: Option<Keys>) -> SdkClient {
@@ -80,10 +78,11 @@ async fn nostr_sdk_publishes_logs_in_and_hears_live_events() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port");
-    let relay = Relay::with(&format!(
-        "server.listen = \"{port}\"\nserver.url = \"ws://{port}\"\nauth.required = true"
-    ))
-    .await;
+    let relay = RELAY
+        .start_with(&format!(
+            "server.listen = \"{port}\"\nserver.url = \"ws://{port}\"\nauth.required = true"
+        ))
+        .await;
     let listener = sdk_client(&relay, Some(Keys::generate())).await;
     let mut notifications = listener.notifications();
     let publisher = sdk_client(&relay, Some(Keys::generate())).await;
@@ -162,9 +161,10 @@ async fn nostr_tools_on_node_passes_its_tests() {
         );
     }
     let relay = with_real_events().await;
-    let empty = Relay::start().await;
-    let strict =
-        Relay::with("admission.human_ws_events_per_sec = 1\nadmission.burst_window = \"3s\"").await;
+    let empty = RELAY.start().await;
+    let strict = RELAY
+        .start_with("admission.human_ws_events_per_sec = 1\nadmission.burst_window = \"3s\"")
+        .await;
     let kept: String = kept().iter().map(|event| event.to_json() + "\n").collect();
     let expected = relay.dir().join("expected.jsonl");
     std::fs::write(&expected, kept).expect("a file");

@@ -4,7 +4,9 @@
 use buzz_protocol::{Event, relay_frame::RelayFrame};
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay, client::request};
+use buzz_testkit::{Author, Client, Relay, client::request};
+
+use crate::RELAY;
 
 /// Enough stored events that reading them takes a while.
 async fn with_history(relay: &Relay, author: &Author) -> Client {
@@ -40,7 +42,7 @@ fn of_sub(frames: &[RelayFrame], name: &str) -> (Vec<Event>, usize) {
 
 #[tokio::test]
 async fn a_replaced_request_gives_one_eose_after_the_second_ones_events() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = with_history(&relay, &author).await;
     let mark = Author::new(2).event(7, "the second one's").at(5_000).sign();
@@ -64,7 +66,7 @@ async fn a_replaced_request_gives_one_eose_after_the_second_ones_events() {
 
 #[tokio::test]
 async fn a_closed_request_gives_no_eose_and_nothing_late() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = with_history(&relay, &author).await;
     for _ in 0..20 {
@@ -90,7 +92,7 @@ async fn a_closed_request_gives_no_eose_and_nothing_late() {
 
 #[tokio::test]
 async fn nothing_live_is_sent_after_a_close() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut publisher = Client::connect(&relay).await;
     let mut client = Client::connect(&relay).await;
@@ -124,7 +126,7 @@ async fn nothing_live_is_sent_after_a_close() {
 
 #[tokio::test]
 async fn a_replaced_subscription_gets_live_events_by_its_new_filters_only() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.subscribe("s", json!({"kinds": [1]})).await;
@@ -137,7 +139,7 @@ async fn a_replaced_subscription_gets_live_events_by_its_new_filters_only() {
 
 #[tokio::test]
 async fn a_refused_request_ends_the_subscription_whose_id_it_takes() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     for bad in [

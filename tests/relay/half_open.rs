@@ -7,7 +7,9 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::{Client, DEADLINE, Relay};
+use buzz_testkit::{Client, DEADLINE};
+
+use crate::RELAY;
 
 /// Set where the test runs in a network of its own, whose one link it may cut.
 const INSIDE: &str = "BUZZ_TEST_OWN_NETWORK";
@@ -42,7 +44,7 @@ fn a_peer_that_vanishes_from_the_network_is_cut() {
 #[tokio::main(flavor = "current_thread")]
 async fn inside() {
     set_link("up");
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut idle = Client::connect(&relay).await;
     idle.subscribe("s", json!({})).await;
     set_link("down");

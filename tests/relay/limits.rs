@@ -5,7 +5,9 @@ use buzz_protocol::relay_frame::RelayFrame;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use crate::support::{Author, Client, Relay, client::request, events::ids, http, now};
+use buzz_testkit::{Author, Client, Relay, client::request, events::ids, http, now};
+
+use crate::RELAY;
 
 /// Every limit small, so that crossing it is cheap.
 const SMALL: &str = r#"
@@ -45,7 +47,7 @@ async fn refused(client: &mut Client, frame: Value, sub: &str) {
 
 #[tokio::test]
 async fn the_document_tells_what_the_relay_is() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let answer = http::relay_information(relay.addr).await;
     let kind = answer.header("content-type").expect("a content type");
     assert!(kind.starts_with("application/nostr+json"), "{kind}");
@@ -74,7 +76,9 @@ async fn the_document_tells_what_the_relay_is() {
 
 #[tokio::test]
 async fn the_document_follows_the_configuration() {
-    let relay = Relay::with(&format!("{SMALL}auth.required = true")).await;
+    let relay = RELAY
+        .start_with(&format!("{SMALL}auth.required = true"))
+        .await;
     let limitation = limitation(&relay).await;
     for (name, value) in [
         ("max_subscriptions", 7),
@@ -93,7 +97,7 @@ async fn the_document_follows_the_configuration() {
 
 #[tokio::test]
 async fn a_plain_request_is_told_that_this_is_a_relay() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let answer = http::get(relay.addr, "/").await;
     assert!(answer.status < 500, "{}", answer.status);
     assert!(
@@ -105,7 +109,7 @@ async fn a_plain_request_is_told_that_this_is_a_relay() {
 
 #[tokio::test]
 async fn max_subscriptions() {
-    let relay = Relay::with(SMALL).await;
+    let relay = RELAY.start_with(SMALL).await;
     let max = number(&limitation(&relay).await, "max_subscriptions");
     let mut client = Client::connect(&relay).await;
     for n in 0..max {
@@ -123,7 +127,7 @@ async fn max_subscriptions() {
 
 #[tokio::test]
 async fn max_filters() {
-    let relay = Relay::with(SMALL).await;
+    let relay = RELAY.start_with(SMALL).await;
     let max = number(&limitation(&relay).await, "max_filters");
     let mut client = Client::connect(&relay).await;
     client.subscribe("s", json!(vec![json!({}); max])).await;
@@ -135,7 +139,7 @@ async fn max_filters() {
 
 #[tokio::test]
 async fn max_limit() {
-    let relay = Relay::with(SMALL).await;
+    let relay = RELAY.start_with(SMALL).await;
     let max = number(&limitation(&relay).await, "max_limit");
     let mut client = Client::connect(&relay).await;
     let mut events = Vec::new();
@@ -154,7 +158,7 @@ async fn max_limit() {
 
 #[tokio::test]
 async fn max_subid_length() {
-    let relay = Relay::with(SMALL).await;
+    let relay = RELAY.start_with(SMALL).await;
     let max = number(&limitation(&relay).await, "max_subid_length");
     let mut client = Client::connect(&relay).await;
     // Characters count, not bytes.
@@ -167,7 +171,7 @@ async fn max_subid_length() {
 
 #[tokio::test]
 async fn max_event_tags() {
-    let relay = Relay::with(SMALL).await;
+    let relay = RELAY.start_with(SMALL).await;
     let max = number(&limitation(&relay).await, "max_event_tags");
     let mut client = Client::connect(&relay).await;
     let mut draft = Author::new(1).note("");
@@ -182,7 +186,7 @@ async fn max_event_tags() {
 
 #[tokio::test]
 async fn created_at_limits() {
-    let relay = Relay::with(SMALL).await;
+    let relay = RELAY.start_with(SMALL).await;
     let limitation = limitation(&relay).await;
     let ahead = number(&limitation, "created_at_upper_limit") as u64;
     let behind = number(&limitation, "created_at_lower_limit") as u64;
@@ -202,7 +206,7 @@ async fn created_at_limits() {
 
 #[tokio::test]
 async fn without_a_bound_on_the_past_the_first_second_is_accepted() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     for at in [0, 1] {
         let event = Author::new(1).note("").at(at).sign();
@@ -216,7 +220,7 @@ async fn without_a_bound_on_the_past_the_first_second_is_accepted() {
 
 #[tokio::test]
 async fn max_message_length() {
-    let relay = Relay::with(SMALL).await;
+    let relay = RELAY.start_with(SMALL).await;
     let max = number(&limitation(&relay).await, "max_message_length");
     let mut client = Client::connect(&relay).await;
     let padded = |length: usize| {
@@ -236,8 +240,8 @@ async fn max_message_length() {
 
 #[tokio::test]
 async fn fragments_together_are_held_to_the_length_of_one_frame() {
-    use crate::support::raw::{CONTINUATION, RawSocket, TEXT, frame};
-    let relay = Relay::with(SMALL).await;
+    use buzz_testkit::raw::{CONTINUATION, RawSocket, TEXT, frame};
+    let relay = RELAY.start_with(SMALL).await;
     let mut socket = RawSocket::connect(&relay).await;
     socket.send(&frame(false, TEXT, &[b' '; 3000])).await;
     socket

@@ -3,11 +3,13 @@
 use buzz_protocol::relay_frame::RelayFrame;
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay, events::ids};
+use buzz_testkit::{Author, Client, events::ids};
+
+use crate::RELAY;
 
 #[tokio::test]
 async fn every_shape_of_filter_gets_its_live_events_and_no_others() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let authors = [Author::new(1), Author::new(2), Author::new(3)];
     let target = authors[0]
         .event(7, "")
@@ -97,7 +99,7 @@ async fn every_shape_of_filter_gets_its_live_events_and_no_others() {
 
 #[tokio::test]
 async fn the_limit_is_for_stored_events_only() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.accept(&author.note("stored").sign()).await;
@@ -112,7 +114,7 @@ async fn the_limit_is_for_stored_events_only() {
 
 #[tokio::test]
 async fn an_event_is_live_once_for_each_subscription_whatever_its_filters() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let twice = json!([{"kinds": [1]}, {"authors": [author.pubkey()]}, {}]);
@@ -143,7 +145,7 @@ async fn an_event_is_live_once_for_each_subscription_whatever_its_filters() {
 
 #[tokio::test]
 async fn live_events_come_in_the_order_of_their_acknowledgements() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut listener = Client::connect(&relay).await;
     listener.subscribe("s", json!({"kinds": [1]})).await;
@@ -162,7 +164,7 @@ async fn live_events_come_in_the_order_of_their_acknowledgements() {
 
 #[tokio::test]
 async fn duplicates_and_refused_events_are_not_live() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let known = author.note("known").sign();
@@ -179,7 +181,7 @@ async fn duplicates_and_refused_events_are_not_live() {
 
 #[tokio::test]
 async fn the_publisher_hears_its_own_events() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     client.subscribe("s", json!({"kinds": [1]})).await;
     let note = Author::new(1).note("echo").sign();

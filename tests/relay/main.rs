@@ -1,8 +1,5 @@
 //! The relay as its users meet it: the real binary, spoken to over sockets.
 
-#[path = "../cluster/mod.rs"]
-mod cluster;
-
 mod abuse;
 mod admission;
 mod admission_guards;
@@ -46,5 +43,9 @@ mod rest_quota;
 mod seam;
 mod shutdown;
 mod storm;
-mod support;
 mod traces;
+
+use buzz_testkit::Program;
+
+/// The program under test.
+const RELAY: Program = Program::at(env!("CARGO_BIN_EXE_buzz-relay"));

@@ -8,13 +8,12 @@ use buzz_protocol::{
 };
 use serde_json::json;
 
-use crate::support::{
-    Author, Client, Relay,
-    relay::{URL, command},
-};
+use buzz_testkit::{Author, Client, Relay, relay::URL};
+
+use crate::RELAY;
 
 fn member(relay: &Relay, arguments: &[&str]) -> Output {
-    let mut command = command(relay.dir());
+    let mut command = RELAY.command(relay.dir());
     command.arg("member").args(arguments);
     command.output().expect("an end")
 }
@@ -29,7 +28,7 @@ fn out(output: &Output) -> String {
 /// member that is no error.
 #[tokio::test]
 async fn members_are_added_changed_listed_and_removed_beside_a_running_relay() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let hex = author.pubkey();
     let npub = npub(&Pubkey::from_hex(&hex).expect("a key"));
@@ -59,7 +58,7 @@ async fn members_are_added_changed_listed_and_removed_beside_a_running_relay() {
 /// Kills: a key or role that is not checked; a secret key accepted.
 #[tokio::test]
 async fn what_is_no_key_or_role_is_an_error_that_says_so() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let hex = Author::new(1).pubkey();
     for (arguments, why) in [
         (
@@ -85,7 +84,7 @@ async fn what_is_no_key_or_role_is_an_error_that_says_so() {
 /// without a login; the outcome counted as another.
 #[tokio::test]
 async fn only_members_log_in_publish_and_read_where_only_members_may() {
-    let relay = Relay::with("auth.members_only = true").await;
+    let relay = RELAY.start_with("auth.members_only = true").await;
     let (insider, outsider) = (Author::new(1), Author::new(2));
     out(&member(
         &relay,
@@ -126,10 +125,12 @@ async fn only_members_log_in_publish_and_read_where_only_members_may() {
 }
 
 /// Kills: a removed member that reads and publishes on; a look that cuts those who are members
-/// still, or whoever can't be looked up.
+/// still, or a key that can't be looked up.
 #[tokio::test]
 async fn whose_membership_ends_is_cut_soon() {
-    let relay = Relay::with("auth.members_only = true\nauth.recheck = \"200ms\"").await;
+    let relay = RELAY
+        .start_with("auth.members_only = true\nauth.recheck = \"200ms\"")
+        .await;
     let (stays, goes) = (Author::new(1), Author::new(2));
     for author in [&stays, &goes] {
         out(&member(&relay, &["add", &author.pubkey()]));
@@ -150,7 +151,8 @@ async fn whose_membership_ends_is_cut_soon() {
 async fn commands_that_look_make_no_database() {
     let dir = Relay::prepare("");
     for arguments in [&["member", "list"][..], &["export"]] {
-        let output = command(dir.path())
+        let output = RELAY
+            .command(dir.path())
             .args(arguments)
             .output()
             .expect("an end");

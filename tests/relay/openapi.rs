@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use crate::support::relay::{Relay, own_address};
+use buzz_testkit::relay::own_address;
+
+use crate::RELAY;
 
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python");
 const SCHEMATHESIS: &str = concat!(
@@ -20,10 +22,11 @@ async fn every_answer_is_one_that_the_document_describes() {
         "no {SCHEMATHESIS}: scripts/test installs it"
     );
     let address = own_address();
-    let relay = Relay::with(&format!(
-        "server.listen = \"{address}\"\nserver.url = \"ws://{address}\"\n"
-    ))
-    .await;
+    let relay = RELAY
+        .start_with(&format!(
+            "server.listen = \"{address}\"\nserver.url = \"ws://{address}\"\n"
+        ))
+        .await;
     // It writes beside its settings.
     let dir = tempfile::TempDir::new().expect("a temporary directory");
     for file in ["schemathesis.toml", "sign.py"] {

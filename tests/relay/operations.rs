@@ -2,11 +2,13 @@
 
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay, eventually, http, now, raw::RawSocket};
+use buzz_testkit::{Author, Client, eventually, http, now, raw::RawSocket};
+
+use crate::RELAY;
 
 #[tokio::test]
 async fn live_and_ready_are_on_the_admin_port_only() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     for path in ["/livez", "/readyz", "/metrics"] {
         assert_eq!(http::get(relay.admin, path).await.status, 200, "{path}");
         let public = http::get(relay.addr, path).await.body;
@@ -24,7 +26,7 @@ async fn live_and_ready_are_on_the_admin_port_only() {
 
 #[tokio::test]
 async fn every_promised_metric_is_there_from_the_start() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let metrics = relay.metrics().await;
     for name in [
         "buzz_auth_outcomes_total",
@@ -65,7 +67,7 @@ async fn every_promised_metric_is_there_from_the_start() {
 
 #[tokio::test]
 async fn event_outcomes_add_up_to_the_events_that_arrived() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let note = author.note("x").at(1_000).sign();
@@ -109,7 +111,7 @@ async fn event_outcomes_add_up_to_the_events_that_arrived() {
 
 #[tokio::test]
 async fn login_outcomes_add_up_to_the_logins_that_arrived() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     client.log_in(&Author::new(1)).await;
     client.log_in(&Author::new(2)).await;
@@ -126,7 +128,7 @@ async fn login_outcomes_add_up_to_the_logins_that_arrived() {
 
 #[tokio::test]
 async fn gauges_follow_sockets_and_subscriptions() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let gauges = async |connections: f64, subscriptions: f64| {
         eventually("the gauges", async || {
             let metrics = relay.metrics().await;
@@ -156,7 +158,7 @@ async fn gauges_follow_sockets_and_subscriptions() {
 
 #[tokio::test]
 async fn live_events_are_counted_as_delivered() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     client.subscribe("a", json!({"kinds": [1]})).await;
     client.subscribe("b", json!({})).await;
@@ -176,7 +178,7 @@ async fn live_events_are_counted_as_delivered() {
 
 #[tokio::test]
 async fn labels_never_carry_what_clients_sent() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     for text in [
         "[\"MARK77\",\"MARK77\"]",
@@ -194,7 +196,7 @@ async fn labels_never_carry_what_clients_sent() {
 
 #[tokio::test]
 async fn the_access_log_has_a_line_for_each_login_refusal_and_finished_connection() {
-    let mut relay = Relay::start().await;
+    let mut relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.log_in(&author).await;
@@ -239,7 +241,7 @@ async fn the_access_log_has_a_line_for_each_login_refusal_and_finished_connectio
 
 #[tokio::test]
 async fn as_json_every_line_of_the_log_is_an_object() {
-    let mut relay = Relay::with("telemetry.log_format = \"json\"").await;
+    let mut relay = RELAY.start_with("telemetry.log_format = \"json\"").await;
     let mut client = Client::connect(&relay).await;
     client.log_in(&Author::new(1)).await;
     client.send_text("nonsense").await;
@@ -280,7 +282,7 @@ async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
             "198.51.100.7",
         ),
     ] {
-        let relay = Relay::with(settings).await;
+        let relay = RELAY.start_with(settings).await;
         drop(RawSocket::connect_with(&relay, forwarded).await);
         let line = relay.log.line_with(&["access", "finished"]).await;
         assert!(line.contains(expected), "{settings}: {line}");
@@ -291,18 +293,20 @@ async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
 #[tokio::test]
 async fn a_relay_that_listens_elsewhere_than_its_url_says_is_told_so() {
     const WARNING: &str = "server.listen was changed and server.url was not";
-    let relay = Relay::with("server.url = \"ws://localhost:3000\"").await;
+    let relay = RELAY
+        .start_with("server.url = \"ws://localhost:3000\"")
+        .await;
     relay.log.line_with(&["WARN", WARNING]).await;
-    let mut relay = Relay::start().await;
+    let mut relay = RELAY.start().await;
     relay.terminate();
     relay.ended().await;
     assert!(!relay.log.text().contains(WARNING));
 }
 
-/// Kills: a hang-up that ends the relay, or that nobody is told of.
+/// Kills: a hang-up that ends the relay, or that is not logged.
 #[tokio::test]
 async fn a_hang_up_ends_nothing() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     rustix::process::kill_process(relay.pid(), rustix::process::Signal::HUP).expect("it runs");
     relay.log.line_with(&["WARN", "SIGHUP"]).await;
@@ -314,7 +318,7 @@ async fn a_hang_up_ends_nothing() {
 /// Kills: a probe that asks the public port for readiness and hears that all is well.
 #[tokio::test]
 async fn a_probe_of_the_wrong_port_fails() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     for (path, status) in [
         ("/", 200),
         ("/chat", 200),

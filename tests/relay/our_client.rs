@@ -21,7 +21,9 @@ use tokio_rustls::{
 
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay, relay::DEFAULT_QUOTAS, soon};
+use buzz_testkit::{Author, Client, Relay, relay::DEFAULT_QUOTAS, soon};
+
+use crate::RELAY;
 
 fn channels(client: &BuzzClient) -> Vec<Subscription> {
     let channel = |n: usize| Filter {
@@ -50,8 +52,8 @@ async fn next_event(channel: &mut Subscription) -> String {
 /// old relay's quota counted on the new one.
 #[tokio::test]
 async fn a_client_with_forty_channels_switches_relay_and_sends_at_once() {
-    let first = Relay::with(DEFAULT_QUOTAS).await;
-    let second = Relay::with(DEFAULT_QUOTAS).await;
+    let first = RELAY.start_with(DEFAULT_QUOTAS).await;
+    let second = RELAY.start_with(DEFAULT_QUOTAS).await;
     let author = Author::new(1);
     let mut publisher = Client::connect(&second).await;
     let stored = author.note("stored").tag(&["h", "channel-39"]).sign();
@@ -74,8 +76,9 @@ async fn a_client_with_forty_channels_switches_relay_and_sends_at_once() {
         .await
         .expect("published");
     let took = began.elapsed();
+    // A refused frame would have to wait for five seconds.
     assert!(
-        took < Duration::from_secs(1),
+        took < Duration::from_secs(4),
         "the first send took {took:?}"
     );
     assert_eq!(next_event(&mut channels[1]).await, "there");
@@ -96,7 +99,7 @@ async fn a_client_with_forty_channels_switches_relay_and_sends_at_once() {
 /// wait is over (it would be refused again, and then finally); a refused REQ that is not asked again.
 #[tokio::test]
 async fn a_client_forced_over_quota_sends_and_reads_once_the_gate_clears() {
-    let relay = Relay::with(DEFAULT_QUOTAS).await;
+    let relay = RELAY.start_with(DEFAULT_QUOTAS).await;
     let author = Author::new(1);
     // The same address, so the same quota; the client knows nothing of it.
     let mut neighbour = Client::connect(&relay).await;
@@ -124,11 +127,12 @@ async fn a_client_forced_over_quota_sends_and_reads_once_the_gate_clears() {
 /// Kills: a pace that ignores the quota that the relay advertises.
 #[tokio::test]
 async fn a_client_keeps_to_the_quota_that_the_relay_advertises() {
-    let relay = Relay::with(
-        "admission.human_ws_events_per_sec = 2\nadmission.agent_ws_events_per_sec = 2\n\
+    let relay = RELAY
+        .start_with(
+            "admission.human_ws_events_per_sec = 2\nadmission.agent_ws_events_per_sec = 2\n\
          admission.burst_window = \"2s\"",
-    )
-    .await;
+        )
+        .await;
     let client = BuzzClient::builder(relay.url())
         .connect()
         .expect("a client");
@@ -190,7 +194,7 @@ async fn tls_proxy(
 /// client that trusts anyone.
 #[tokio::test]
 async fn over_tls_a_client_reaches_a_relay_whose_authority_it_was_told() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority_key = rcgen::KeyPair::generate().expect("a key");

@@ -5,15 +5,13 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::{
-    cluster,
-    support::{
-        Author, Client, Relay,
-        events::{REAL_LINES, address, ids},
-        http,
-        relay::command,
-    },
+use buzz_testkit::{
+    Author, Client, Relay, cluster,
+    events::{REAL_LINES, address, ids},
+    http,
 };
+
+use crate::RELAY;
 
 /// Settings of a relay on a new database.
 pub(crate) fn settings(url: &str) -> String {
@@ -24,7 +22,7 @@ pub(crate) fn settings(url: &str) -> String {
 #[tokio::test]
 async fn publish_query_live_replace_delete_count_and_restart() {
     let url = cluster::database();
-    let mut relay = Relay::with(&settings(&url)).await;
+    let mut relay = RELAY.start_with(&settings(&url)).await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let mut other = Client::connect(&relay).await;
@@ -83,7 +81,7 @@ async fn publish_query_live_replace_delete_count_and_restart() {
 async fn two_relays_share_a_database() {
     let url = cluster::database();
     let settings = settings(&url);
-    let (one, two) = tokio::join!(Relay::with(&settings), Relay::with(&settings));
+    let (one, two) = tokio::join!(RELAY.start_with(&settings), RELAY.start_with(&settings));
     let author = Author::new(1);
     let (mut at_one, mut at_two) = (Client::connect(&one).await, Client::connect(&two).await);
     let version = |n: u64| {
@@ -112,7 +110,7 @@ async fn two_relays_share_a_database() {
 fn run(url: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let dir = Relay::prepare(&settings(url));
     std::fs::write(dir.path().join("events.jsonl"), REAL_LINES).expect("a file");
-    let mut command: Command = command(dir.path());
+    let mut command: Command = RELAY.command(dir.path());
     let output = command.args(arguments).output().expect("the relay starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
@@ -142,7 +140,8 @@ fn the_subcommands_take_a_postgres_url_and_never_show_its_password() {
         let dir = Relay::prepare("");
         std::fs::write(dir.path().join("events.jsonl"), REAL_LINES).expect("a file");
         let run = |arguments: &[&str]| {
-            let output = command(dir.path())
+            let output = RELAY
+                .command(dir.path())
                 .args(arguments)
                 .output()
                 .expect("the relay starts");
@@ -177,7 +176,8 @@ fn wrong_settings_are_named() {
         ),
     ] {
         std::fs::write(dir.path().join("relay.toml"), text).expect("a configuration");
-        let output = command(dir.path())
+        let output = RELAY
+            .command(dir.path())
             .arg("check-config")
             .output()
             .expect("an end");
@@ -187,11 +187,11 @@ fn wrong_settings_are_named() {
     }
 }
 
-/// Kills: readiness that asks nobody, or waits for a server that hangs without a bound.
+/// Kills: readiness that does not ask the database, or waits without a bound for one that hangs.
 #[tokio::test]
 async fn readiness_follows_the_database() {
     let server = cluster::Cluster::start();
-    let relay = Relay::with(&settings(&server.database())).await;
+    let relay = RELAY.start_with(&settings(&server.database())).await;
     let ready = || async { http::get(relay.admin, "/readyz").await.status };
     assert_eq!(ready().await, 200);
     // Every reader of both kinds waits for a server that hangs.
@@ -199,14 +199,14 @@ async fn readiness_follows_the_database() {
     assert_eq!(ready().await, 503);
     assert_eq!(http::get(relay.admin, "/livez").await.status, 200);
     server.freeze("CONT");
-    crate::support::eventually("readiness", || async {
+    buzz_testkit::eventually("readiness", || async {
         (ready().await == 200).then_some(())
     })
     .await;
     server.kill();
     assert_eq!(ready().await, 503);
     server.up();
-    crate::support::eventually("readiness", || async {
+    buzz_testkit::eventually("readiness", || async {
         (ready().await == 200).then_some(())
     })
     .await;

@@ -2,11 +2,13 @@
 
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay};
+use buzz_testkit::{Author, Client};
+
+use crate::RELAY;
 
 #[tokio::test]
 async fn only_a_socket_that_logged_in_as_the_author_may_publish() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let (author, other) = (Author::new(1), Author::new(2));
     let event = author.note("mine").tag(&["-"]).sign();
     let mut client = Client::connect(&relay).await;
@@ -21,7 +23,7 @@ async fn only_a_socket_that_logged_in_as_the_author_may_publish() {
 
 #[tokio::test]
 async fn any_of_the_sockets_keys_counts() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let authors = [Author::new(1), Author::new(2), Author::new(3)];
     let mut client = Client::connect(&relay).await;
     for author in &authors {
@@ -35,7 +37,7 @@ async fn any_of_the_sockets_keys_counts() {
 
 #[tokio::test]
 async fn a_refused_protected_event_is_not_passed_on() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.subscribe("live", json!({"limit": 0})).await;
@@ -50,7 +52,7 @@ async fn a_refused_protected_event_is_not_passed_on() {
 
 #[tokio::test]
 async fn a_repost_that_embeds_a_protected_event_is_refused() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let (author, other) = (Author::new(1), Author::new(2));
     let mut client = Client::connect(&relay).await;
     let protected = author.note("mine").tag(&["-"]).sign();

@@ -3,10 +3,12 @@
 use buzz_protocol::Event;
 use serde_json::{Value, json};
 
-use crate::support::{
+use buzz_testkit::{
     Author, Client, Relay,
     events::{brute_force, ids},
 };
+
+use crate::RELAY;
 
 /// Events that share seconds, authors, kinds and tags in many combinations.
 fn population() -> Vec<Event> {
@@ -36,7 +38,7 @@ fn population() -> Vec<Event> {
 }
 
 async fn with_population() -> (Relay, Client, Vec<Event>) {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let events = population();
     for event in &events {
@@ -118,7 +120,7 @@ async fn several_filters_give_their_union_once_in_order() {
 
 #[tokio::test]
 async fn twenty_five_events_of_one_second_come_in_the_same_order_at_each_call() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let author = Author::new(1);
     let events: Vec<_> = (0..25)
@@ -144,7 +146,7 @@ async fn twenty_five_events_of_one_second_come_in_the_same_order_at_each_call() 
 
 #[tokio::test]
 async fn without_a_limit_the_relays_own_is_in_force() {
-    let relay = Relay::with("limits.max_limit = 20").await;
+    let relay = RELAY.start_with("limits.max_limit = 20").await;
     let mut client = Client::connect(&relay).await;
     let author = Author::new(1);
     let events: Vec<_> = (0..30)
@@ -163,7 +165,7 @@ async fn without_a_limit_the_relays_own_is_in_force() {
 
 #[tokio::test]
 async fn a_stored_duplicate_is_a_success_that_says_so() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("once").sign();
     client.accept(&note).await;
@@ -177,7 +179,7 @@ async fn a_stored_duplicate_is_a_success_that_says_so() {
 
 #[tokio::test]
 async fn stored_events_survive_a_restart() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("kept").sign();
     client.accept(&note).await;

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use buzz_protocol::relay_frame::RelayFrame;
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay};
+use buzz_testkit::{Author, Client};
+
+use crate::RELAY;
 
 const BUSY: &str = "rate-limited: too many concurrent requests; retry in 1s";
 const REJECTED: &str = "buzz_admission_rejections_total";
@@ -13,7 +15,7 @@ const REJECTED: &str = "buzz_admission_rejections_total";
 #[tokio::test]
 async fn without_a_handler_permit_every_kind_of_frame_is_refused_by_name() {
     const FRAMES: usize = 60;
-    let relay = Relay::with("server.handler_permits = 1").await;
+    let relay = RELAY.start_with("server.handler_permits = 1").await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let events: Vec<_> = (0..FRAMES)

@@ -4,7 +4,9 @@ use buzz_protocol::Event;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::support::{Author, Client, Relay, events::ids, now};
+use buzz_testkit::{Author, Client, Relay, events::ids, now};
+
+use crate::RELAY;
 
 const SUPERSEDED: &str = "duplicate: a newer version is stored";
 
@@ -46,7 +48,7 @@ fn check_verdicts(verdicts: &[(bool, String)]) {
 
 #[tokio::test]
 async fn of_fifty_versions_sent_at_once_the_newest_remains() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     for (kind, d) in [(0, None), (10_002, None), (30_023, Some("page"))] {
         let versions: Vec<_> = (0..50)
@@ -67,7 +69,7 @@ async fn of_fifty_versions_sent_at_once_the_newest_remains() {
 
 #[tokio::test]
 async fn of_versions_of_one_second_the_lowest_id_remains_in_whatever_order_they_came() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     for number in 0..2 {
         let author = Author::new(number);
         let mut versions: Vec<_> = (0..50)
@@ -89,7 +91,7 @@ async fn of_versions_of_one_second_the_lowest_id_remains_in_whatever_order_they_
 
 #[tokio::test]
 async fn a_superseded_version_is_refused_by_name_and_not_passed_on() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let newer = author.event(0, "newer").at(2_000).sign();
@@ -104,7 +106,7 @@ async fn a_superseded_version_is_refused_by_name_and_not_passed_on() {
 
 #[tokio::test]
 async fn a_replacing_version_is_not_resurrected_by_resending_the_replaced_one() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let first = author.event(10_000, "first").at(1_000).sign();
@@ -123,7 +125,7 @@ async fn a_replacing_version_is_not_resurrected_by_resending_the_replaced_one() 
 
 #[tokio::test]
 async fn only_addressable_kinds_replace_by_their_d_tag() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     for kind in [1, 4, 9_999, 40_000] {
@@ -138,7 +140,7 @@ async fn only_addressable_kinds_replace_by_their_d_tag() {
 
 #[tokio::test]
 async fn an_address_without_d_with_a_bare_and_with_an_empty_d_is_one() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let none = author.event(30_000, "none").at(1_000).sign();
@@ -159,7 +161,7 @@ async fn an_address_without_d_with_a_bare_and_with_an_empty_d_is_one() {
 
 #[tokio::test]
 async fn authors_kinds_and_d_values_have_addresses_of_their_own() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let mut client = Client::connect(&relay).await;
     let mut expected = Vec::new();
     for author in [Author::new(1), Author::new(2)] {
@@ -178,7 +180,7 @@ async fn authors_kinds_and_d_values_have_addresses_of_their_own() {
 
 #[tokio::test]
 async fn ephemeral_events_are_passed_on_and_never_stored() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut listener = Client::connect(&relay).await;
     listener

@@ -3,17 +3,19 @@
 use buzz_protocol::Event;
 use serde_json::{Value, json};
 
-use crate::support::{
-    Author, Client, Relay, eventually,
+use buzz_testkit::{
+    Author, Client, eventually,
     http::{self, exchange},
     now,
     rest::{BASE, answer, authorization, post, post_with, publish},
 };
 
+use crate::RELAY;
+
 /// Mutants: an event not passed on; a query of another state; another form of the stored text.
 #[tokio::test]
 async fn what_is_posted_arrives_live_and_is_read_as_over_a_socket() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let (author, reader) = (Author::new(1), Author::new(2));
     let mut client = Client::connect(&relay).await;
     client.subscribe("live", json!({"kinds": [1]})).await;
@@ -24,7 +26,7 @@ async fn what_is_posted_arrives_live_and_is_read_as_over_a_socket() {
     let again = publish(&relay, &author, &posted).await;
     assert_eq!(again, (true, "duplicate: already have this event".into()));
 
-    // And the other way: what came over the socket, posted by nobody.
+    // And the other way: an event that came over the socket and was never posted.
     let older = author.note("older").at(now() - 5).sign();
     client.accept(&older).await;
     let found = post(&relay, &reader, "/query", "{\"kinds\":[1]}").await;
@@ -51,7 +53,7 @@ async fn what_is_posted_arrives_live_and_is_read_as_over_a_socket() {
 /// Mutants: a refused event answered as an error; an author not told from another sender.
 #[tokio::test]
 async fn a_verdict_on_an_event_is_the_one_that_a_socket_gets() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let (author, other) = (Author::new(1), Author::new(2));
     let mut forged = author.note("forged").sign();
     forged.content.push('!');
@@ -98,7 +100,7 @@ async fn a_verdict_on_an_event_is_the_one_that_a_socket_gets() {
 /// Mutants: the first page taken for all; a comma too few or too many between pages.
 #[tokio::test]
 async fn a_long_answer_comes_in_pages_and_is_the_one_of_a_req() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let content = "x".repeat(3_000);
@@ -118,7 +120,7 @@ async fn a_long_answer_comes_in_pages_and_is_the_one_of_a_req() {
 /// Mutant: the parser's error left out, or with status 200.
 #[tokio::test]
 async fn what_is_not_what_it_should_be_is_400_and_says_why() {
-    let relay = Relay::with("limits.max_filters = 2").await;
+    let relay = RELAY.start_with("limits.max_filters = 2").await;
     let author = Author::new(1);
     let event = author.note("").sign().to_json();
     for (path, body, why) in [
@@ -157,7 +159,7 @@ async fn what_is_not_what_it_should_be_is_400_and_says_why() {
 /// Mutants: no CORS headers on errors; `*` for the headers, which leaves Authorization out.
 #[tokio::test]
 async fn pages_from_anywhere_may_ask_and_read() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     for path in ["/events", "/query", "/count"] {
         let preflight = format!(
@@ -194,7 +196,7 @@ async fn pages_from_anywhere_may_ask_and_read() {
 
 #[tokio::test]
 async fn other_methods_are_told_which_there_are() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     for (method, path, allow) in [
         ("GET", "/events", "POST, OPTIONS"),
         ("PUT", "/query", "POST, OPTIONS"),
@@ -218,7 +220,7 @@ async fn other_methods_are_told_which_there_are() {
 /// Mutant: the path of `server.url` needed, or not taken.
 #[tokio::test]
 async fn a_proxy_may_take_the_path_away_or_leave_it() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     for path in ["/count", "/chat/count"] {
         let header = authorization(&author, "/count", "{}");
@@ -229,7 +231,7 @@ async fn a_proxy_may_take_the_path_away_or_leave_it() {
 
 #[tokio::test]
 async fn the_document_describes_this_relay() {
-    let relay = Relay::with("limits.max_filters = 3").await;
+    let relay = RELAY.start_with("limits.max_filters = 3").await;
     let response = http::get(relay.addr, "/openapi.json").await;
     assert_eq!(response.status, 200);
     let document = response.json();
@@ -254,7 +256,7 @@ async fn the_document_describes_this_relay() {
 /// Mutants: a members-only relay that answers anybody; a role that is read once.
 #[tokio::test]
 async fn where_only_members_may_the_others_get_403() {
-    let relay = Relay::with("auth.members_only = true").await;
+    let relay = RELAY.start_with("auth.members_only = true").await;
     let author = Author::new(1);
     let refused = post(&relay, &author, "/count", "{}").await;
     assert_eq!(refused.status, 403);
@@ -262,7 +264,8 @@ async fn where_only_members_may_the_others_get_403() {
         refused.json(),
         json!({"error": "forbidden", "message": "restricted: not a member of this relay"})
     );
-    let added = crate::support::relay::command(relay.dir())
+    let added = RELAY
+        .command(relay.dir())
         .args(["member", "add", &author.pubkey()])
         .output()
         .expect("the relay's binary");
@@ -274,7 +277,7 @@ async fn where_only_members_may_the_others_get_403() {
 /// Mutant: a failure of the database taken for a verdict on the event.
 #[tokio::test]
 async fn without_its_database_the_relay_says_503_and_recovers() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let note = author.note("kept").sign();
     let aside = relay.database().with_extension("aside");
@@ -289,7 +292,7 @@ async fn without_its_database_the_relay_says_503_and_recovers() {
 
 #[tokio::test]
 async fn a_relay_that_shuts_down_says_so() {
-    let relay = Relay::with("server.drain = \"3s\"").await;
+    let relay = RELAY.start_with("server.drain = \"3s\"").await;
     let author = Author::new(1);
     let _socket = Client::connect(&relay).await;
     let _another = Client::connect(&relay).await;

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use buzz_protocol::{Event, http_auth};
 use serde_json::json;
 
-use crate::support::{
-    Author, Client, Relay,
+use buzz_testkit::{
+    Author, Client,
     events::{Draft, sha256_hex},
     http::Response,
     now,
     rest::{BASE, authorized_by, post, post_with},
 };
+
+use crate::RELAY;
 
 const BODY: &str = "{\"kinds\":[1]}";
 
@@ -32,7 +34,7 @@ fn assert_unauthorized(what: &str, response: &Response) {
 /// Mutants: each check left out.
 #[tokio::test]
 async fn an_authorization_of_another_request_is_refused() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let url = |url: &str| good(&author).retag("u", Some(url)).sign();
     let mut not_signed = good(&author).sign();
@@ -96,7 +98,7 @@ async fn an_authorization_of_another_request_is_refused() {
 
 #[tokio::test]
 async fn a_header_that_holds_no_event_is_refused() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let header = http_auth::to_header(&good(&Author::new(1)).sign());
     let token = header.strip_prefix("Nostr ").expect("a scheme");
     for headers in [
@@ -120,7 +122,7 @@ async fn a_header_that_holds_no_event_is_refused() {
 /// headers taken.
 #[tokio::test]
 async fn an_authorization_works_once() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let header = authorized_by(&good(&author).sign());
     let first = post_with(&relay, "/count", &header, BODY).await;
@@ -155,7 +157,7 @@ async fn an_authorization_works_once() {
 /// Mutant: a forged authorization remembered, which would keep its true owner out.
 #[tokio::test]
 async fn who_forges_an_authorization_uses_nothing_up() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let event = good(&Author::new(1)).sign();
     let mut forged = event.clone();
     forged.sig = good(&Author::new(1)).sign().sig;
@@ -170,7 +172,7 @@ async fn who_forges_an_authorization_uses_nothing_up() {
 /// Mutant: a login asked for over a socket needed here, or a request's key good for the socket.
 #[tokio::test]
 async fn each_request_logs_in_by_itself() {
-    let relay = Relay::with("auth.required = true").await;
+    let relay = RELAY.start_with("auth.required = true").await;
     let author = Author::new(1);
     let response = post(&relay, &author, "/count", BODY).await;
     assert_eq!(response.status, 200, "{}", response.body);

@@ -6,12 +6,14 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{
-    Author, Client, Relay, eventually,
+use buzz_testkit::{
+    Author, Client, eventually,
     http::exchange,
     rest::{authorization, post, post_bytes, post_with, publish},
     soon,
 };
+
+use crate::RELAY;
 
 const MAX: usize = 3_000;
 
@@ -35,7 +37,9 @@ fn filter_of(bytes: usize) -> String {
 /// Mutants: no limit; a limit on announced lengths alone; `>=` for `>`.
 #[tokio::test]
 async fn a_body_of_the_limit_is_taken_and_a_byte_more_is_413() {
-    let relay = Relay::with(&format!("server.max_frame_bytes = {MAX}")).await;
+    let relay = RELAY
+        .start_with(&format!("server.max_frame_bytes = {MAX}"))
+        .await;
     let author = Author::new(1);
     for (length, status) in [(MAX, 200), (MAX + 1, 413), (50 * MAX, 413)] {
         let body = filter_of(length);
@@ -58,7 +62,9 @@ async fn a_body_of_the_limit_is_taken_and_a_byte_more_is_413() {
 /// Mutant: the body read to its end before anything is checked.
 #[tokio::test]
 async fn a_body_that_is_not_wanted_is_not_waited_for() {
-    let relay = Relay::with(&format!("server.max_frame_bytes = {MAX}")).await;
+    let relay = RELAY
+        .start_with(&format!("server.max_frame_bytes = {MAX}"))
+        .await;
     let author = Author::new(1);
     let unsigned = chunked("/count", "", &["{"]);
     let response = exchange(relay.addr, "no authorization", &unsigned).await;
@@ -76,7 +82,9 @@ async fn a_body_that_is_not_wanted_is_not_waited_for() {
 /// Mutants: memory for what comes behind the limit; no end to a body without one.
 #[tokio::test]
 async fn an_endless_body_costs_no_more_than_the_limit() {
-    let relay = Relay::with(&format!("server.max_frame_bytes = {MAX}")).await;
+    let relay = RELAY
+        .start_with(&format!("server.max_frame_bytes = {MAX}"))
+        .await;
     let header = authorization(&Author::new(1), "/count", "{}");
     let before = relay.resident_bytes();
     let mut stream = TcpStream::connect(relay.addr).await.expect("a connection");
@@ -96,7 +104,7 @@ async fn an_endless_body_costs_no_more_than_the_limit() {
 /// Mutant: a permit that is not given back where its client has gone.
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_no_permit_behind() {
-    let relay = Relay::with("server.handler_permits = 2").await;
+    let relay = RELAY.start_with("server.handler_permits = 2").await;
     let author = Author::new(1);
     let note = author.note("stored or not").sign().to_json();
     for n in 0..40 {
@@ -130,7 +138,7 @@ async fn a_client_that_goes_away_leaves_no_permit_behind() {
 /// Mutants: no permit taken; another status.
 #[tokio::test]
 async fn without_a_handler_permit_a_request_is_told_to_come_back() {
-    let relay = Relay::with("server.handler_permits = 1").await;
+    let relay = RELAY.start_with("server.handler_permits = 1").await;
     let author = Author::new(1);
     let mut refused = 0u32;
     while refused == 0 {
@@ -154,7 +162,7 @@ async fn without_a_handler_permit_a_request_is_told_to_come_back() {
 /// Mutant: a connection closed behind every answer; a body's rest taken for the next request.
 #[tokio::test]
 async fn one_connection_carries_many_requests() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut stream = TcpStream::connect(relay.addr).await.expect("a connection");
     for body in ["{}", "x", "[{},{}]"] {
@@ -186,7 +194,9 @@ async fn one_connection_carries_many_requests() {
 /// Mutant: a page, a reader or a permit held for a client that does not read.
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_up_nobody() {
-    let relay = Relay::with("server.handler_permits = 4\ndatabase.readers = 5").await;
+    let relay = RELAY
+        .start_with("server.handler_permits = 4\ndatabase.readers = 5")
+        .await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     let content = "x".repeat(100_000);
@@ -224,7 +234,7 @@ async fn a_client_that_does_not_read_holds_up_nobody() {
 /// a refusal that does not say to come again.
 #[tokio::test]
 async fn slow_bodies_are_bounded_and_leave_sockets_alone() {
-    let relay = Relay::start().await;
+    let relay = RELAY.start().await;
     let author = Author::new(1);
     let mut slow = Vec::new();
     for _ in 0..256 {
@@ -255,7 +265,9 @@ async fn slow_bodies_are_bounded_and_leave_sockets_alone() {
 /// Kills: calls of an address that are not counted before they are checked.
 #[tokio::test]
 async fn calls_of_an_address_are_bounded_whoever_signs_them() {
-    let relay = Relay::with("admission.handshakes_per_ip_per_min = 3").await;
+    let relay = RELAY
+        .start_with("admission.handshakes_per_ip_per_min = 3")
+        .await;
     for number in 0..3 {
         let response = post(&relay, &Author::new(number), "/count", "{}").await;
         assert_eq!(response.status, 200, "{}", response.body);

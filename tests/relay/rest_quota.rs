@@ -2,12 +2,14 @@
 
 use serde_json::json;
 
-use crate::support::{
-    Author, Client, Relay,
+use buzz_testkit::{
+    Author, Client,
     http::Response,
-    relay::{DEFAULT_QUOTAS, command},
+    relay::DEFAULT_QUOTAS,
     rest::{post, publish},
 };
+
+use crate::RELAY;
 
 /// The wait that a 429 names, where it is one of that budget and says so in both places.
 fn retry_secs(response: &Response, limit_type: &str) -> u64 {
@@ -26,11 +28,12 @@ fn retry_secs(response: &Response, limit_type: &str) -> u64 {
 /// Mutants: one call more or less; a budget shared by two keys; frames of a socket counted too.
 #[tokio::test]
 async fn calls_are_counted_for_each_key_and_role() {
-    let relay =
-        Relay::with("admission.human_api_calls_per_min = 3\nadmission.agent_api_calls_per_min = 5")
-            .await;
+    let relay = RELAY
+        .start_with("admission.human_api_calls_per_min = 3\nadmission.agent_api_calls_per_min = 5")
+        .await;
     let (human, other, agent) = (Author::new(1), Author::new(2), Author::new(3));
-    let added = command(relay.dir())
+    let added = RELAY
+        .command(relay.dir())
         .args(["member", "add", &agent.pubkey(), "--role", "agent"])
         .output()
         .expect("the relay's binary");
@@ -58,8 +61,10 @@ async fn calls_are_counted_for_each_key_and_role() {
 /// Mutants: an unsigned or repeated request that is paid for by its key.
 #[tokio::test]
 async fn nobody_else_spends_a_keys_calls() {
-    use crate::support::rest::{BASE, authorized_by, post_with};
-    let relay = Relay::with("admission.human_api_calls_per_min = 2").await;
+    use buzz_testkit::rest::{BASE, authorized_by, post_with};
+    let relay = RELAY
+        .start_with("admission.human_api_calls_per_min = 2")
+        .await;
     let author = Author::new(1);
     let url = format!("{BASE}/count");
     let used = author.authorization(&url, "{}").sign();
@@ -77,7 +82,7 @@ async fn nobody_else_spends_a_keys_calls() {
 /// own.
 #[tokio::test]
 async fn a_stored_event_spends_a_message_and_an_ephemeral_one_none() {
-    let relay = Relay::with(DEFAULT_QUOTAS).await;
+    let relay = RELAY.start_with(DEFAULT_QUOTAS).await;
     let author = Author::new(1);
     let mut client = Client::connect(&relay).await;
     client.log_in(&author).await;

@@ -7,7 +7,9 @@ use futures_util::future::{join, join_all};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::support::{Author, Client, Relay};
+use buzz_testkit::{Author, Client, Relay};
+
+use crate::RELAY;
 
 const PUBLISHERS: u64 = 4;
 const EVENTS_EACH: u64 = 300;
@@ -76,7 +78,7 @@ async fn subscribe(
 
 #[tokio::test]
 async fn no_event_is_missing_or_sent_twice_across_the_seam() {
-    let relay = Relay::with("limits.max_limit = 5000").await;
+    let relay = RELAY.start_with("limits.max_limit = 5000").await;
     let (done, progress) = watch::channel(0);
     let publishers = join_all((0..PUBLISHERS).map(|number| publish(&relay, number, &done)));
     let step = (PUBLISHERS * EVENTS_EACH) as usize / SUBSCRIBERS;
@@ -95,7 +97,7 @@ async fn no_event_is_missing_or_sent_twice_across_the_seam() {
 
 #[tokio::test]
 async fn many_short_subscriptions_during_publishing_miss_nothing_acknowledged() {
-    let relay = Relay::with("limits.max_limit = 5000").await;
+    let relay = RELAY.start_with("limits.max_limit = 5000").await;
     let (done, progress) = watch::channel(0);
     let publishers = join_all((0..PUBLISHERS).map(|number| publish(&relay, number, &done)));
     let all = (PUBLISHERS * EVENTS_EACH) as usize;

@@ -4,14 +4,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{
-    Relay,
-    relay::{BINARY, URL},
-};
+use buzz_testkit::{Relay, relay::URL};
+
+use crate::RELAY;
 
 /// Runs `buzz-bench auth-storm` until all are in; its figures.
 async fn storm(relay: &Relay, clients: usize) -> Value {
-    let mut command = Command::new(std::path::Path::new(BINARY).with_file_name("buzz-bench"));
+    let mut command = Command::new(RELAY.sibling("buzz-bench"));
     command
         .args(["auth-storm", "--deadline", "60", "--auth-url", URL])
         .args(["--clients", &clients.to_string()])
@@ -31,10 +30,11 @@ async fn storm(relay: &Relay, clients: usize) -> Value {
 #[tokio::test]
 async fn everyone_gets_in_past_an_auth_cap_of_one_and_all_counts_agree() {
     let dir = Relay::prepare("feature_flags.provider = \"environment\"\nauth.wait = \"1ms\"");
-    let relay = Relay::in_dir(dir, |command| {
-        command.env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_AUTH", "1");
-    })
-    .await;
+    let relay = RELAY
+        .start_in(dir, |command| {
+            command.env("BUZZ_FEATURE_FLAG_BUZZ_RELAY_CONCURRENCY_AUTH", "1");
+        })
+        .await;
     let report = storm(&relay, 300).await;
     let outcomes = &report["relay"]["auth_outcomes"];
     assert_eq!(report["logged_in"], 300);

@@ -7,7 +7,9 @@ use tokio::{
     sync::watch,
 };
 
-use crate::support::{Author, Client, Relay, soon};
+use buzz_testkit::{Author, Client, soon};
+
+use crate::RELAY;
 
 /// Takes what is posted, and says which paths and bytes came.
 async fn collect(listener: TcpListener, received: watch::Sender<Vec<u8>>) {
@@ -59,7 +61,9 @@ async fn a_frame_is_one_trace_with_its_steps() {
     let endpoint = listener.local_addr().expect("an address");
     let (received, mut traces) = watch::channel(Vec::new());
     tokio::spawn(collect(listener, received));
-    let relay = Relay::with(&format!("telemetry.otlp_endpoint = \"http://{endpoint}\"")).await;
+    let relay = RELAY
+        .start_with(&format!("telemetry.otlp_endpoint = \"http://{endpoint}\""))
+        .await;
     let mut client = Client::connect(&relay).await;
     let note = Author::new(1).note("SECRET77").sign();
     client.accept(&note).await;
@@ -91,7 +95,9 @@ async fn a_collector_that_does_not_answer_stops_nothing() {
     // Bound and never accepting: connections are taken by the system and never answered.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = listener.local_addr().expect("an address");
-    let mut relay = Relay::with(&format!("telemetry.otlp_endpoint = \"http://{endpoint}\"")).await;
+    let mut relay = RELAY
+        .start_with(&format!("telemetry.otlp_endpoint = \"http://{endpoint}\""))
+        .await;
     let mut client = Client::connect(&relay).await;
     for n in 0..50 {
         client

@@ -13,8 +13,6 @@ mod shard;
 mod shared_budget;
 
 #[cfg(test)]
-mod cases;
-#[cfg(test)]
 mod tests;
 
 use std::{

@@ -1,11 +1,11 @@
 use std::collections::VecDeque;
 
+use buzz_testkit::admission_cases::CASES;
 use proptest::prelude::*;
 
 use super::{
     bounded::{Bounded, Fingerprint},
     budgets::Budgets,
-    cases::CASES,
     guards::{GuardSettings, Guards},
     quota::{Cost, Principal, Quota, QuotaClass, Quotas, Rates, Verdict},
 };

@@ -14,12 +14,12 @@ use crate::{
 };
 
 /// CPU time from now on.
-pub(crate) struct Meter {
+pub(crate) struct CpuMeter {
     relay: Option<(Relay, f64)>,
     own_us: f64,
 }
 
-impl Meter {
+impl CpuMeter {
     /// Starts to measure; `relay` is the relay's process, where it is known.
     ///
     /// # Errors

@@ -181,7 +181,7 @@ fn query(mut relay: Relay, filters: &[Filter]) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let printed = PrintEvents(&mut out).deserialize(&mut from);
     let printed = printed.and_then(|()| from.end());
-    // Whoever reads has seen enough, as `head` does.
+    // The reader of the pipe has seen enough, as `head` does.
     let pipe_closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     match (printed, out.flush()) {
         (_, Err(error)) if pipe_closed(&error) => Ok(()),

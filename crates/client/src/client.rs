@@ -12,40 +12,16 @@ use std::{
 use buzz_protocol::{Event, Filter};
 use futures_util::{Stream, stream};
 use rustls::pki_types::CertificateDer;
-use tokio::sync::{
-    mpsc::{self, UnboundedSender},
-    oneshot, watch,
-};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::{
     Error, PublishError, Signer, Subscription,
     counts::Counts,
-    driver::Driver,
-    session::{Answer, Command, Config, Message, Published, RequestId, Status, SubId},
+    driver::{Call, Calls, Driver},
+    session::{Answer, Command, Config, Published, RequestId, Status, SubId},
     socket::{self, Dialer, Transport},
 };
-
-/// What handles tell the driver.
-#[derive(Debug)]
-pub(crate) enum Call {
-    Command(Command),
-    Request(RequestId, Command, oneshot::Sender<Result<Answer, Error>>),
-    Subscribe(SubId, Vec<Filter>, UnboundedSender<Message>),
-    Took(SubId, usize),
-}
-
-/// The way to the driver. Unbounded, because the driver never waits for anything before it takes
-/// the next call; what it keeps of them is bounded in the session.
-#[derive(Debug, Clone)]
-pub(crate) struct Calls(UnboundedSender<Call>);
-
-impl Calls {
-    /// Once the driver has ended there is nobody to tell.
-    pub(crate) fn send(&self, call: Call) {
-        let _ = self.0.send(call);
-    }
-}
 
 /// What a client is made of before it connects.
 pub struct Builder {
@@ -111,7 +87,7 @@ impl Builder {
         );
         tokio::spawn(driver.run(inbox));
         Ok(Client {
-            calls: Calls(calls),
+            calls: Calls::new(calls),
             next_id: Arc::new(AtomicU64::new(0)),
             statuses,
             counts,

@@ -74,8 +74,8 @@ fn limits(response: &[u8]) -> Option<RelayLimits> {
     // Not in NIP-11: frames that spend quota, in any window of so many seconds. A relay knows who
     // is an agent, its client need not: the tighter of both quotas suits either.
     let rates = limitation.get("rate_limits");
-    let quota = ["human", "agent"].into_iter().filter_map(|party| {
-        let rate = rates?.get(party)?;
+    let quota = ["human", "agent"].into_iter().filter_map(|class| {
+        let rate = rates?.get(class)?;
         let frames: usize = number(rate, "frames")?.try_into().ok()?;
         Some((frames, Duration::from_secs(number(rate, "window_secs")?)))
     });

@@ -72,7 +72,7 @@ pub(crate) async fn run(
                 return;
             }
         };
-        // The driver outlives its sockets, or nobody is left to tell: both ways fine.
+        // The receiver is gone only when the driver has ended, and then no result is needed.
         let _ = driver.send(Input::Opened(id)).await;
         let (sink, stream) = socket.split();
         tokio::select! {

@@ -9,7 +9,7 @@ use futures_util::Stream;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
-    client::{Call, Calls},
+    driver::{Call, Calls},
     session::{Command, Message, SubId},
 };
 

@@ -7,7 +7,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use buzz_client::{Client, Message};
-use common::{channel, keys, message, unix_now};
+use buzz_testkit::{Author, now};
+use common::{channel, message};
 use nostr_relay_builder::{LocalRelay, RelayBuilder, prelude::*};
 use tokio::time::timeout;
 
@@ -33,7 +34,7 @@ async fn publish_subscribe_count_and_many_channels() {
     for sub in &mut subs {
         assert_eq!(next(sub).await, Message::CaughtUp);
     }
-    let event = message("17", "hello", unix_now());
+    let event = message("17", "hello", now());
     assert!(!client.publish(event.clone()).await.unwrap().duplicate);
     assert!(client.publish(event).await.unwrap().duplicate);
     let Message::Event(got) = next(&mut subs[17]).await else {
@@ -52,12 +53,15 @@ async fn a_login_is_made_where_it_is_wanted() {
     let relay = LocalRelay::new(RelayBuilder::default().nip42(nip42));
     relay.run().await.unwrap();
     let url = url_of(&relay).await;
-    let client = Client::builder(&url).signer(keys(2)).connect().unwrap();
-    client.publish(message("1", "x", unix_now())).await.unwrap();
+    let client = Client::builder(&url)
+        .signer(Author::new(2).keys())
+        .connect()
+        .unwrap();
+    client.publish(message("1", "x", now())).await.unwrap();
     let mut sub = client.subscribe(vec![channel("1")]);
     assert!(matches!(next(&mut sub).await, Message::Event(_)));
     let nobody = Client::builder(url).connect().unwrap();
-    let refused = nobody.publish(message("1", "y", unix_now())).await;
+    let refused = nobody.publish(message("1", "y", now())).await;
     assert!(
         matches!(refused, Err(buzz_client::Error::Refused { .. })),
         "{refused:?}"
@@ -77,7 +81,7 @@ async fn a_rate_limit_of_its_own_kind_is_waited_out() {
     let start = Instant::now();
     let mut sent = 0;
     while start.elapsed() < Duration::from_secs(10) && sent < 100 {
-        let event = message("1", &sent.to_string(), unix_now());
+        let event = message("1", &sent.to_string(), now());
         client.publish(event).await.unwrap();
         sent += 1;
     }

@@ -1,4 +1,4 @@
-//! The client over real sockets, against the small relay of `common`.
+//! The client over real sockets, against a small relay.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,11 @@ mod common;
 use std::time::{Duration, Instant};
 
 use buzz_client::{Client, Message, Status, Subscription};
-use common::{Relay, Rules, channel, keys, message, unix_now};
+use buzz_testkit::{
+    Author, SmallRelay, now,
+    small_relay::{Reaction, Rules},
+};
+use common::{channel, message};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
@@ -27,22 +31,19 @@ async fn next_text(sub: &mut Subscription) -> String {
 
 #[tokio::test]
 async fn publish_subscribe_and_count_end_to_end() {
-    let relay = Relay::start(Rules::default()).await;
+    let relay = SmallRelay::start(Rules::default());
     let client = Client::builder(&relay.url).connect().unwrap();
-    let stored = message("a", "stored", unix_now());
+    let stored = message("a", "stored", now());
     assert!(!client.publish(stored.clone()).await.unwrap().duplicate);
     assert!(client.publish(stored).await.unwrap().duplicate);
     let mut sub = client.subscribe(vec![channel("a")]);
     assert_eq!(next_text(&mut sub).await, "stored");
     assert_eq!(next(&mut sub).await, Message::CaughtUp);
     client
-        .publish(message("b", "elsewhere", unix_now()))
+        .publish(message("b", "elsewhere", now()))
         .await
         .unwrap();
-    client
-        .publish(message("a", "live", unix_now()))
-        .await
-        .unwrap();
+    client.publish(message("a", "live", now())).await.unwrap();
     assert_eq!(next_text(&mut sub).await, "live");
     assert_eq!(client.count(vec![channel("a")]).await, Ok(2));
     let statuses = client.status();
@@ -52,51 +53,55 @@ async fn publish_subscribe_and_count_end_to_end() {
         statuses.collect::<Vec<_>>().await.last(),
         Some(&Status::Closed)
     );
-    let late = client.publish(message("a", "late", unix_now())).await;
+    let late = client.publish(message("a", "late", now())).await;
     assert_eq!(late, Err(buzz_client::Error::Closed));
 }
 
 #[tokio::test]
 async fn a_refused_message_arrives_by_itself() {
-    let refuse_events = ["rate-limited: quota exceeded; retry in 1s".to_owned()].into();
-    let relay = Relay::start(Rules {
-        refuse_events,
+    let first = |n| match n {
+        1 => Reaction::Refuse("rate-limited: quota exceeded; retry in 1s"),
+        _ => Reaction::Take,
+    };
+    let relay = SmallRelay::start(Rules {
+        events: Box::new(first),
         ..Rules::default()
-    })
-    .await;
+    });
     let client = Client::builder(&relay.url).connect().unwrap();
     let start = Instant::now();
-    client.publish(message("a", "x", unix_now())).await.unwrap();
+    client.publish(message("a", "x", now())).await.unwrap();
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert_eq!(relay.frames("EVENT").len(), 2);
 }
 
 #[tokio::test]
 async fn what_came_while_the_socket_was_lost_is_caught_up() {
-    let relay = Relay::start(Rules::default()).await;
+    let relay = SmallRelay::start(Rules::default());
     let client = Client::builder(&relay.url).connect().unwrap();
     let writer = Client::builder(&relay.url).connect().unwrap();
     let mut sub = client.subscribe(vec![channel("a")]);
     assert_eq!(next(&mut sub).await, Message::CaughtUp);
-    writer.publish(message("a", "1", unix_now())).await.unwrap();
+    writer.publish(message("a", "1", now())).await.unwrap();
     assert_eq!(next_text(&mut sub).await, "1");
     relay.kick();
-    writer.publish(message("a", "2", unix_now())).await.unwrap();
+    writer.publish(message("a", "2", now())).await.unwrap();
     assert_eq!(next_text(&mut sub).await, "2");
-    writer.publish(message("a", "3", unix_now())).await.unwrap();
+    writer.publish(message("a", "3", now())).await.unwrap();
     assert_eq!(next_text(&mut sub).await, "3");
 }
 
 #[tokio::test]
 async fn a_relay_that_wants_a_login_gets_one() {
-    let relay = Relay::start(Rules {
+    let relay = SmallRelay::start(Rules {
         auth_required: true,
-        shed_logins: 1,
+        logins: Box::new(|n| match n {
+            1 => Reaction::Cut,
+            _ => Reaction::Take,
+        }),
         ..Rules::default()
-    })
-    .await;
+    });
     let client = Client::builder(&relay.url)
-        .signer(keys(2))
+        .signer(Author::new(2).keys())
         .connect()
         .unwrap();
     let mut sub = client.subscribe(vec![channel("a")]);
@@ -106,7 +111,7 @@ async fn a_relay_that_wants_a_login_gets_one() {
         2,
         "a login shed by a bare close is an ordinary reconnect"
     );
-    client.publish(message("a", "x", unix_now())).await.unwrap();
+    client.publish(message("a", "x", now())).await.unwrap();
     loop {
         match next(&mut sub).await {
             Message::Event(event) if event.content == "x" => break,
@@ -132,16 +137,13 @@ async fn a_switch_with_forty_channels_and_a_message_at_once_succeeds_within_a_se
         quota: Some(50),
         ..Rules::default()
     };
-    let (old, new) = (Relay::start(quota()).await, Relay::start(quota()).await);
+    let (old, new) = (SmallRelay::start(quota()), SmallRelay::start(quota()));
     let client = Client::builder(&old.url).connect().unwrap();
     let mut subs = live(&client, 40).await;
     assert!(old.frames("REQ").len() <= 5);
     let start = Instant::now();
     client.switch(&new.url).unwrap();
-    client
-        .publish(message("7", "hello", unix_now()))
-        .await
-        .unwrap();
+    client.publish(message("7", "hello", now())).await.unwrap();
     assert!(
         start.elapsed() < Duration::from_secs(1),
         "{:?}",
@@ -154,25 +156,21 @@ async fn a_switch_with_forty_channels_and_a_message_at_once_succeeds_within_a_se
 
 #[tokio::test]
 async fn a_client_forced_over_quota_succeeds_when_the_gate_clears() {
-    let relay = Relay::start(Rules {
+    let relay = SmallRelay::start(Rules {
         quota: Some(50),
         ..Rules::default()
-    })
-    .await;
+    });
     let client = Client::builder(&relay.url).connect().unwrap();
     let _subs = live(&client, 40).await;
     // Another client of the same account uses the quota up.
     let other = Client::builder(&relay.url).connect().unwrap();
     for n in 0..46 {
         other
-            .publish(message("0", &n.to_string(), unix_now()))
+            .publish(message("0", &n.to_string(), now()))
             .await
             .unwrap();
     }
-    client
-        .publish(message("7", "hello", unix_now()))
-        .await
-        .unwrap();
+    client.publish(message("7", "hello", now())).await.unwrap();
     assert_eq!(relay.state().refusals, 1);
     // Four REQs, the message, and the message again.
     assert_eq!((client.frames_sent(), client.refusals()), (6, 1));
@@ -180,11 +178,11 @@ async fn a_client_forced_over_quota_succeeds_when_the_gate_clears() {
 
 #[tokio::test]
 async fn more_events_than_the_queue_holds_reach_a_slow_consumer() {
-    let relay = Relay::start(Rules::default()).await;
+    let relay = SmallRelay::start(Rules::default());
     let client = Client::builder(&relay.url).connect().unwrap();
     let mut sub = client.subscribe(vec![channel("a")]);
     assert_eq!(next(&mut sub).await, Message::CaughtUp);
-    let now = unix_now();
+    let now = now();
     let events: Vec<_> = (0..400)
         .map(|n| message("a", &n.to_string(), now - n % 100))
         .collect();

@@ -7,7 +7,7 @@ pub enum Class {
     Regular,
     /// Only the newest of an author and kind is stored.
     Replaceable,
-    /// Never stored: passed on to whoever listens now.
+    /// Never stored: delivered to the subscriptions that are open now.
     Ephemeral,
     /// Only the newest of an author, kind and `d` tag is stored.
     Addressable,

@@ -14,7 +14,7 @@ use super::IdMap;
 use crate::{
     answer::{self, Answer},
     cli::{Deadline, IngestArgs},
-    cost::{self, Meter, per},
+    cost::{self, CpuMeter, per},
     dataset::{DataSet, Signed},
     latency::{Latencies, Percentiles, round3},
     net::{Incoming, Sockets, Target, push_text},
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<Outcome> {
     let mut checks = cost::verify_us(&events[..events.len().min(VERIFICATIONS)])?;
     let disk = || args.disk.as_deref().map(process::disk_bytes).transpose();
     let disk_before = disk()?;
-    let meter = Meter::start(args.relay.relay())?;
+    let meter = CpuMeter::start(args.relay.relay())?;
     let load = publish(
         &args.relay.url,
         &events,

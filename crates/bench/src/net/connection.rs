@@ -9,13 +9,18 @@ use std::{
 use anyhow::{Result, ensure};
 use mio::net::TcpStream;
 
-use super::{
-    Incoming,
-    frame::{self, MAX_MESSAGE_BYTES, Opcode},
-};
+use super::frame::{self, MAX_MESSAGE_BYTES, Opcode};
 
 /// Room for one read; a relay that floods 500 sockets is read in few calls.
 const READ_BYTES: usize = 256 << 10;
+
+/// What happened on a socket.
+pub(crate) enum Incoming<'a> {
+    /// One whole text message.
+    Text(&'a [u8]),
+    /// It ended, and why; nothing more comes from it.
+    Closed(&'a str),
+}
 
 /// One WebSocket to the relay.
 pub(super) struct Connection {

@@ -6,17 +6,16 @@ use std::{
     thread,
 };
 
-use super::{
-    bench,
-    relay::{self, Fault},
-};
+use buzz_testkit::{SmallRelay, small_relay::Rules};
+
+use super::{bench, rules};
 
 /// Kills: a shed client that gives up or that is not counted; a login of a shed attempt counted;
 /// a median or an order of the times that is not theirs.
 #[test]
 fn a_storm_brings_in_everyone_whom_the_relay_sheds() {
-    let address = relay::start(Fault::ShedsLogins);
-    let (code, report, _) = bench(address, "auth-storm --clients 12");
+    let relay = SmallRelay::start(rules::sheds_logins());
+    let (code, report, _) = bench(&relay.url, "auth-storm --clients 12");
     assert_eq!((code, &report["logged_in"]), (0, &12.into()));
     // Every third login gets in.
     assert_eq!(report["attempts"], 36);
@@ -43,8 +42,8 @@ fn a_storm_brings_in_everyone_whom_the_relay_sheds() {
 /// Kills: a refusal without its reason; a client that comes again although it can't get in.
 #[test]
 fn a_storm_ends_where_the_relay_refuses_for_good() {
-    let address = relay::start(Fault::RefusesLogins);
-    let (code, report, said) = bench(address, "auth-storm --clients 7");
+    let relay = SmallRelay::start(rules::refuses_logins());
+    let (code, report, said) = bench(&relay.url, "auth-storm --clients 7");
     assert_eq!((code, &report["refused"]), (1, &7.into()));
     assert_eq!(
         (&report["attempts"], &report["logged_in"]),
@@ -54,9 +53,9 @@ fn a_storm_ends_where_the_relay_refuses_for_good() {
     assert!(said.contains("OK: restricted: not a member"), "{said}");
 
     // A login that names another relay than it goes to.
-    let address = relay::start(Fault::None);
+    let relay = SmallRelay::start(Rules::default());
     let args = "auth-storm --clients 2 --auth-url ws://relay.example";
-    let (code, report, _) = bench(address, args);
+    let (code, report, _) = bench(&relay.url, args);
     assert_eq!((code, &report["refused"]), (1, &2.into()));
     assert_eq!(report["problems"]["counts"]["OK invalid"], 2);
 }
@@ -104,9 +103,9 @@ fn a_storm_shows_the_peak_and_the_work_that_the_relay_reports() {
         "buzz_db_seconds_count{op=\"role\"} 105\nbuzz_auth_outcomes_total{outcome=\"ok\"} 103\n\
          buzz_auth_outcomes_total{outcome=\"concurrency_limit\"} 2\n",
     ]);
-    let address = relay::start(Fault::ShedsLogins);
+    let relay = SmallRelay::start(rules::sheds_logins());
     let args = format!("auth-storm --clients 5 --admin {metrics}");
-    let (code, report, _) = bench(address, &args);
+    let (code, report, _) = bench(&relay.url, &args);
     assert_eq!(code, 0);
     let relay = &report["relay"];
     assert_eq!(relay["auth_in_flight_peak"], 4);
@@ -122,9 +121,9 @@ fn a_storm_shows_the_peak_and_the_work_that_the_relay_reports() {
 /// sends again, or always does; channels counted as live that were refused.
 #[test]
 fn a_change_of_relay_costs_the_library_few_frames_and_a_plain_client_its_message() {
-    let address = relay::start(Fault::Quota);
+    let relay = SmallRelay::start(rules::quota());
     let args = "switch --channels 40 --rounds 1 --pause 5.5";
-    let (code, report, _) = bench(address, args);
+    let (code, report, _) = bench(&relay.url, args);
     assert_eq!(code, 0);
     let of = |client: &str, figure: &str| report["clients"][client][figure].as_u64().unwrap();
     for (client, ok, frames, refusals, live) in [
@@ -150,11 +149,14 @@ fn a_change_of_relay_costs_the_library_few_frames_and_a_plain_client_its_message
 /// Kills: the channels opened, or the message sent, at the relay that is left.
 #[test]
 fn a_change_of_relay_goes_to_the_other_one() {
-    let (from, to) = (relay::start(Fault::None), relay::start(Fault::RefusesHalf));
-    let args = format!("switch --channels 3 --rounds 1 --pause 0 --to ws://{to}");
-    let (code, report, _) = bench(from, &args);
+    let (from, to) = (
+        SmallRelay::start(Rules::default()),
+        SmallRelay::start(rules::refuses_half()),
+    );
+    let args = format!("switch --channels 3 --rounds 1 --pause 0 --to {}", to.url);
+    let (code, report, _) = bench(&from.url, &args);
     assert_eq!(code, 0);
-    assert_eq!(report["to"], format!("ws://{to}"));
+    assert_eq!(report["to"], to.url);
     assert_eq!(report["clients"]["library"]["ok"], 1);
     // The second of three messages, refused for good: not sent again.
     assert_eq!(report["clients"]["plain_retry"]["failed"], 1);

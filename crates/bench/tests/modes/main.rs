@@ -4,23 +4,19 @@
 #![allow(clippy::unwrap_used)]
 
 mod clients;
-mod relay;
+mod rules;
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    process::Command,
-};
+use std::{net::TcpListener, process::Command};
 
 use buzz_protocol::Event;
+use buzz_testkit::{SmallRelay, small_relay::Rules};
 use serde_json::Value;
 
-use relay::Fault;
-
 /// Runs it; gives the exit code, the JSON line and what it said on stderr.
-fn bench(address: SocketAddr, args: &str) -> (i32, Value, String) {
+fn bench(url: &str, args: &str) -> (i32, Value, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_buzz-bench"))
         .args(args.split(' '))
-        .args(["--url", &format!("ws://{address}"), "--deadline", "60"])
+        .args(["--url", url, "--deadline", "60"])
         .output()
         .unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -37,14 +33,14 @@ fn pid() -> String {
 
 #[test]
 fn ingest_counts_every_ok_and_a_second_run_finds_duplicates() {
-    let address = relay::start(Fault::None);
+    let relay = SmallRelay::start(Rules::default());
     let disk = tempfile::tempdir().unwrap();
     let args = format!(
         "ingest --events 600 --authors 20 --sockets 4 --in-flight 8 --disk {}/relay.db {}",
         disk.path().display(),
         pid()
     );
-    let (code, report, _) = bench(address, &args);
+    let (code, report, _) = bench(&relay.url, &args);
     assert_eq!(code, 0);
     assert_eq!(report["accepted"], 600);
     assert_eq!(report["unmatched"], 0);
@@ -62,15 +58,15 @@ fn ingest_counts_every_ok_and_a_second_run_finds_duplicates() {
         assert!(report[figure].as_f64().unwrap() > 0.0, "{figure}");
     }
 
-    let (code, report, _) = bench(address, &args);
+    let (code, report, _) = bench(&relay.url, &args);
     assert_eq!((code, &report["accepted"]), (0, &0.into()));
     assert_eq!(report["duplicates"], 600);
 }
 
 #[test]
 fn ingest_counts_refusals_by_prefix() {
-    let address = relay::start(Fault::RefusesHalf);
-    let (code, report, _) = bench(address, "ingest --events 200 --authors 5 --sockets 2");
+    let relay = SmallRelay::start(rules::refuses_half());
+    let (code, report, _) = bench(&relay.url, "ingest --events 200 --authors 5 --sockets 2");
     assert_eq!(code, 0);
     assert_eq!(
         (&report["accepted"], &report["refused"]),
@@ -85,11 +81,11 @@ fn ingest_counts_refusals_by_prefix() {
 
 #[test]
 fn ingest_ends_when_the_relay_is_silent_or_cuts_or_is_not_there() {
-    let silent = relay::start(Fault::Silent);
+    let silent = SmallRelay::start(rules::silent());
     let args = "ingest --events 50 --authors 5 --sockets 2 --in-flight 4 --deadline 1";
     let output = Command::new(env!("CARGO_BIN_EXE_buzz-bench"))
         .args(args.split(' '))
-        .args(["--url", &format!("ws://{silent}")])
+        .args(["--url", &silent.url])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -98,9 +94,9 @@ fn ingest_ends_when_the_relay_is_silent_or_cuts_or_is_not_there() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("50 of 50 events have no answer"), "{said}");
 
-    let cuts = relay::start(Fault::Cuts);
+    let cuts = SmallRelay::start(rules::cuts());
     let (code, report, said) = bench(
-        cuts,
+        &cuts.url,
         "ingest --events 50 --authors 5 --sockets 4 --in-flight 2",
     );
     assert_eq!((code, &report["sockets_cut"]), (1, &4.into()));
@@ -113,7 +109,7 @@ fn ingest_ends_when_the_relay_is_silent_or_cuts_or_is_not_there() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let (code, report, said) = bench(closed, "ingest --events 5");
+    let (code, report, said) = bench(&format!("ws://{closed}"), "ingest --events 5");
     assert_eq!((code, report), (1, Value::Null));
     assert!(said.contains("can't connect"), "{said}");
 }
@@ -124,7 +120,7 @@ fn query_checks_every_shape_and_finds_a_broken_order() {
         "query --load --events 1000 --authors 600 --sockets 4 --seconds 1 --verify-order {}",
         pid()
     );
-    let (code, report, _) = bench(relay::start(Fault::None), &args);
+    let (code, report, _) = bench(&SmallRelay::start(Rules::default()).url, &args);
     assert_eq!(code, 0);
     for (shape, events) in [
         ("author", 1.0..4.0),
@@ -144,7 +140,7 @@ fn query_checks_every_shape_and_finds_a_broken_order() {
     }
 
     let args = args.replace("--seconds", "--shape kind --seconds");
-    let (code, report, said) = bench(relay::start(Fault::TiesWrong), &args);
+    let (code, report, said) = bench(&SmallRelay::start(rules::ties_reversed()).url, &args);
     assert_eq!(code, 1);
     assert!(report["shapes"]["kind"]["wrong"].as_u64().unwrap() > 0);
     assert!(said.contains("ties and has the lower id"), "{said}");
@@ -153,12 +149,12 @@ fn query_checks_every_shape_and_finds_a_broken_order() {
 #[test]
 fn query_says_when_nothing_is_found_or_all_is_refused() {
     let args = "query --events 100 --authors 5 --sockets 2 --seconds 0.2 --shape ids";
-    let (code, _, said) = bench(relay::start(Fault::None), args);
+    let (code, _, said) = bench(&SmallRelay::start(Rules::default()).url, args);
     assert!(
         code == 1 && said.contains("does the relay hold the data set"),
         "{said}"
     );
-    let (code, report, _) = bench(relay::start(Fault::RefusesReq), args);
+    let (code, report, _) = bench(&SmallRelay::start(rules::refuses_reqs()).url, args);
     assert_eq!(code, 1);
     let refused = &report["problems"]["counts"]["CLOSED rate-limited"];
     assert_eq!(refused, &report["shapes"]["ids"]["refused"]);
@@ -167,12 +163,12 @@ fn query_says_when_nothing_is_found_or_all_is_refused() {
 
 #[test]
 fn fanout_counts_every_delivery_at_full_speed_and_at_a_rate() {
-    let address = relay::start(Fault::None);
+    let relay = SmallRelay::start(Rules::default());
     for (args, events) in [
         ("fanout --subscribers 20 --events 100 --in-flight 16", 100),
         ("fanout --subscribers 20 --rate 100 --events 30", 30),
     ] {
-        let (code, report, _) = bench(address, &format!("{args} {}", pid()));
+        let (code, report, _) = bench(&relay.url, &format!("{args} {}", pid()));
         assert_eq!(code, 0);
         assert_eq!(
             (&report["accepted"], &report["deliveries"]),
@@ -197,25 +193,25 @@ fn fanout_counts_every_delivery_at_full_speed_and_at_a_rate() {
 
 #[test]
 fn fanout_counts_what_is_lost() {
-    let address = relay::start(Fault::LosesTenth);
-    let (code, report, said) = bench(address, "fanout --subscribers 5 --events 100");
+    let relay = SmallRelay::start(rules::loses_tenth());
+    let (code, report, said) = bench(&relay.url, "fanout --subscribers 5 --events 100");
     assert_eq!((code, &report["lost"]), (1, &50.into()));
     assert!(said.contains("50 deliveries lost"), "{said}");
 }
 
 #[test]
 fn idle_waits_for_every_eose() {
-    let address = relay::start(Fault::None);
+    let relay = SmallRelay::start(Rules::default());
     let (code, report, _) = bench(
-        address,
+        &relay.url,
         &format!("idle --connections 200 --settle 0.1 {}", pid()),
     );
     assert_eq!((code, &report["subscribed"]), (0, &200.into()));
     assert!(report["relay_kib_per_connection"].is_f64());
 
-    let refusing = relay::start(Fault::RefusesReq);
+    let refusing = SmallRelay::start(rules::refuses_reqs());
     let args = "idle --connections 3 --settle 0.1";
-    let (code, report, _) = bench(refusing, args);
+    let (code, report, _) = bench(&refusing.url, args);
     assert_eq!((code, &report["subscribed"]), (1, &0.into()));
     assert_eq!(report["problems"]["counts"]["CLOSED rate-limited"], 3);
 }

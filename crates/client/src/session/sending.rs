@@ -7,7 +7,7 @@ use buzz_protocol::EventId;
 
 use super::{Config, Now, Output, RequestId, Session, Ticket, wire::WireId};
 
-/// What a ticket stands for.
+/// What a ticket means.
 #[derive(Debug)]
 pub(super) enum Written {
     Request(RequestId),

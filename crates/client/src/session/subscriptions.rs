@@ -77,7 +77,7 @@ impl Subscriptions {
             if left == 0 {
                 self.end_wire(wire_id, &mut effects);
             } else if wire.live && left * 2 <= wire.filters_sent {
-                // Half of what the relay sends here nobody wants any more: ask anew. Not before
+                // Half of what the relay sends here is no longer wanted: ask anew. Not before
                 // EOSE: a second REQ of one name could take the first one's for its own.
                 wire.stage = Stage::Waiting;
             }

@@ -51,7 +51,7 @@ impl<'de> de::Visitor<'de> for EventVisitor {
     }
 }
 
-/// Reads one field's value; an error names the field, and a field that stands twice is one.
+/// Reads one field's value; an error names the field; a field given twice is an error.
 pub(crate) fn read_field<'de, A: de::MapAccess<'de>, T: Deserialize<'de>>(
     map: &mut A,
     name: &'static str,

@@ -1,8 +1,6 @@
 //! PostgreSQL's own: query plans, faults, several relays on one database. The suite that every
 //! database passes is in `tests/store.rs`, the comparison with a model in `src/store/tests`.
 
-#[path = "../../../../tests/cluster/mod.rs"]
-mod cluster;
 mod dropped;
 mod faults;
 mod faults_by_code;
@@ -13,6 +11,7 @@ mod several_relays;
 use std::time::Duration;
 
 use buzz_actors::ports::{EventStore, Outcome, Purpose, StoreError, StoreReader};
+use buzz_testkit::cluster;
 
 use super::{PostgresStore, writer::PostgresWriter};
 use crate::store::{Options, batch::Incoming, tests::RawWriter};

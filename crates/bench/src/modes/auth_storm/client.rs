@@ -59,7 +59,7 @@ impl News {
 }
 
 impl Client {
-    /// Tells each step. Nobody listens any more once the run is over.
+    /// Reports each step. The receiver may be gone once the run is over.
     pub(super) async fn run(mut self, tell: UnboundedSender<News>) {
         loop {
             let _ = tell.send(News::Dials);

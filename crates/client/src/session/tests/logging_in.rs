@@ -222,7 +222,8 @@ fn a_login_without_an_answer_is_begun_anew_on_another_socket() {
 }
 
 /// Kills: a database that is away for a moment ends every subscription for good, in whichever
-/// order refused REQ and refused login come; a refused login costs a socket that nobody waits for.
+/// order refused REQ and refused login come; a refused login costs a socket that no
+/// request waits for.
 #[test]
 fn a_login_that_fails_for_now_is_begun_anew_on_another_socket() {
     for why in ["error: database unavailable", "rate-limited: later"] {

@@ -51,7 +51,7 @@ pub(super) struct World {
     pub(super) results: BTreeMap<RequestId, Result<Answer, Error>>,
     pub(super) delay: Duration,
     pub(super) socket: Option<SocketId>,
-    /// Nothing passes any more, and nobody is told.
+    /// Nothing passes any more, and neither side is told.
     pub(super) half_open: bool,
     pub(super) refuse_dials: bool,
     /// In a hundred writes, so many fail.

@@ -4,13 +4,12 @@
 //! The programs come from `POSTGRES_BIN` or Debian's directory; without them the tests fail and
 //! name the package.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::{
+    io::{BufRead, BufReader, Write},
     net::TcpListener,
     os::unix::{fs::MetadataExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -21,12 +20,12 @@ use std::{
 static SHARED: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 
 /// The URL of a new, empty database on the shared server.
-pub(crate) fn database() -> String {
+pub fn database() -> String {
     SHARED.database()
 }
 
 /// Runs SQL in the database of `url` and gives what it yields, columns parted by `|`.
-pub(crate) fn sql(url: &str, text: &str) -> String {
+pub fn sql(url: &str, text: &str) -> String {
     let output = Command::new(programs().join("psql"))
         .args([
             "-X",
@@ -48,16 +47,17 @@ pub(crate) fn sql(url: &str, text: &str) -> String {
 }
 
 /// A server.
-pub(crate) struct Cluster {
+pub struct Cluster {
     directory: PathBuf,
-    pub(crate) port: u16,
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
     /// Cleans up when its standard input ends: by `drop`, or with this process.
     janitor: Child,
 }
 
 impl Cluster {
     /// A new, empty cluster, running.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let cluster = Self::prepare();
         let data = cluster.data();
         let data = data.to_str().expect("a name");
@@ -78,7 +78,7 @@ impl Cluster {
     }
 
     /// A streaming replica of this one, running.
-    pub(crate) fn replica(&self) -> Self {
+    pub fn replica(&self) -> Self {
         let replica = Self::prepare();
         let data = replica.data();
         as_server(programs().join("pg_basebackup"))
@@ -109,7 +109,7 @@ impl Cluster {
         replica
     }
 
-    /// A directory and a port, and whoever looks after both.
+    /// A directory, a port, and the process that cleans both up.
     fn prepare() -> Self {
         let directory = tempfile::Builder::new().prefix("buzz-pg-").tempdir();
         let directory = directory.expect("a directory").keep();
@@ -142,8 +142,7 @@ impl Cluster {
     }
 
     /// Adds to the settings; they count from the next start on.
-    pub(crate) fn configure(&self, settings: &str) {
-        use std::io::Write;
+    pub fn configure(&self, settings: &str) {
         let path = self.data().join("postgresql.conf");
         let file = std::fs::OpenOptions::new().append(true).open(path);
         file.and_then(|mut file| file.write_all(settings.as_bytes()))
@@ -152,7 +151,7 @@ impl Cluster {
 
     /// Has the server offer TLS, with a certificate for 127.0.0.1 that it signed itself; gives the
     /// certificate's file.
-    pub(crate) fn offer_tls(&self) -> PathBuf {
+    pub fn offer_tls(&self) -> PathBuf {
         let [key, certificate] = ["key.pem", "cert.pem"].map(|name| self.directory.join(name));
         let file = |path: &Path| path.to_str().expect("a name").to_owned();
         as_server("openssl".into())
@@ -181,7 +180,7 @@ impl Cluster {
     }
 
     /// Starts the server and waits for it.
-    pub(crate) fn up(&self) {
+    pub fn up(&self) {
         let log = self.directory.join("log");
         let arguments = [Path::new("-D"), &self.data(), Path::new("-l"), &log];
         // A server that was killed takes a moment to let go of its memory.
@@ -203,7 +202,7 @@ impl Cluster {
     }
 
     /// Stops it in good order.
-    pub(crate) fn down(&self) {
+    pub fn down(&self) {
         let data = self.data();
         as_server(programs().join("pg_ctl"))
             .args([
@@ -218,7 +217,7 @@ impl Cluster {
     }
 
     /// Ends it as a crash does: no process of it says goodbye.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let pid = std::fs::read_to_string(self.data().join("postmaster.pid")).expect("a server");
         let pid = pid.lines().next().expect("a process");
         let children = format!("kill -9 {pid} $(ps -o pid= --ppid {pid})");
@@ -229,7 +228,7 @@ impl Cluster {
     }
 
     /// Stops or continues all its processes, as a machine that hangs.
-    pub(crate) fn freeze(&self, signal: &str) {
+    pub fn freeze(&self, signal: &str) {
         let pid = std::fs::read_to_string(self.data().join("postmaster.pid")).expect("a server");
         let pid = pid.lines().next().expect("a process");
         let all = format!("kill -{signal} {pid} $(ps -o pid= --ppid {pid})");
@@ -240,7 +239,7 @@ impl Cluster {
     }
 
     /// The URL of a new, empty database.
-    pub(crate) fn database(&self) -> String {
+    pub fn database(&self) -> String {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("test{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         sql(&self.url("postgres"), &format!("CREATE DATABASE {name}"));
@@ -248,7 +247,7 @@ impl Cluster {
     }
 
     /// The URL of a database here.
-    pub(crate) fn url(&self, database: &str) -> String {
+    pub fn url(&self, database: &str) -> String {
         format!("postgres://buzz:secret@127.0.0.1:{}/{database}", self.port)
     }
 }
@@ -260,8 +259,45 @@ impl Drop for Cluster {
     }
 }
 
+/// A lock that makes all who read or write the table wait, until it is dropped.
+pub struct Lock {
+    psql: Child,
+    _out: BufReader<ChildStdout>,
+}
+
+impl Lock {
+    /// Takes it, in a session of its own.
+    pub fn on(url: &str, table: &str) -> Self {
+        let mut psql = Command::new(programs().join("psql"))
+            .args(["-X", "-A", "-t", "-q", "-d", url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("psql runs");
+        let input = psql.stdin.as_mut().expect("an input");
+        write!(
+            input,
+            "BEGIN;\nLOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;\n\\echo locked\n"
+        )
+        .expect("psql reads");
+        let mut out = BufReader::new(psql.stdout.take().expect("an output"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("psql answers");
+        assert_eq!(line.trim(), "locked");
+        Self { psql, _out: out }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The end of its input is the end of its session, and of the lock.
+        drop(self.psql.stdin.take());
+        let _ = self.psql.wait();
+    }
+}
+
 /// Where the server's programs are.
-pub(crate) fn programs() -> PathBuf {
+pub fn programs() -> PathBuf {
     if let Some(path) = std::env::var_os("POSTGRES_BIN") {
         return path.into();
     }
@@ -280,7 +316,7 @@ pub(crate) fn programs() -> PathBuf {
     )
 }
 
-/// Whom the server runs as where the tests run as root, as whom it refuses to.
+/// The user that the server runs as when the tests run as root: it refuses to run as root.
 fn server_user() -> Option<(u32, u32)> {
     if std::fs::metadata("/proc/self").expect("a process").uid() != 0 {
         return None;

@@ -1,6 +1,9 @@
 //! A private Redis on a socket in a directory of its own.
 
-use std::process::{Child, Command, Stdio};
+use std::{
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -9,16 +12,17 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::eventually;
+use crate::eventually;
 
 /// Killed when dropped.
-pub(crate) struct Redis {
+pub struct Redis {
     dir: TempDir,
     child: Child,
 }
 
 impl Redis {
-    pub(crate) async fn start() -> Self {
+    /// Starts an empty server, and waits until it answers.
+    pub async fn start() -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         let child = spawn(&dir);
         let redis = Self { dir, child };
@@ -26,40 +30,45 @@ impl Redis {
         redis
     }
 
+    /// Where clients connect to.
+    pub fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
     /// The setting that makes a relay use it.
-    pub(crate) fn backend(&self) -> String {
-        let socket = self.dir.path().join("redis.sock");
-        format!(
-            "admission.backend = \"redis+unix://{}\"\n",
-            socket.display()
-        )
+    pub fn backend(&self) -> String {
+        format!("admission.backend = \"{}\"\n", self.url())
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("redis.sock")
     }
 
     /// Ends it at once; what it held is gone.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// Starts it again, empty.
-    pub(crate) async fn again(&mut self) {
+    pub async fn again(&mut self) {
         self.kill();
         self.child = spawn(&self.dir);
         self.answers().await;
     }
 
     /// Takes connections from now on, but answers nothing.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         kill_process(Pid::from_child(&self.child), Signal::STOP).expect("it runs");
     }
 
     /// Goes on.
-    pub(crate) fn go_on(&self) {
+    pub fn go_on(&self) {
         kill_process(Pid::from_child(&self.child), Signal::CONT).expect("it runs");
     }
 
     async fn answers(&self) {
-        let socket = self.dir.path().join("redis.sock");
+        let socket = self.socket();
         eventually("Redis answers", async || {
             let mut stream = UnixStream::connect(&socket).await.ok()?;
             stream.write_all(b"PING\r\n").await.ok()?;

@@ -14,12 +14,10 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{http, log::Log, soon};
-
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_buzz-relay");
+use crate::{http, log::Log, soon};
 
 /// The URL that AUTH events must name.
-pub(crate) const URL: &str = "ws://relay.test/chat";
+pub const URL: &str = "ws://relay.test/chat";
 
 /// Tests send what they like, but for those that are about quotas.
 const NO_LIMITS: [&str; 8] = [
@@ -34,7 +32,7 @@ const NO_LIMITS: [&str; 8] = [
 ];
 
 /// The quotas as they are without a configuration, for [`Relay::with`].
-pub(crate) const DEFAULT_QUOTAS: &str = "\
+pub const DEFAULT_QUOTAS: &str = "\
     admission.human_ws_events_per_sec = 10\n\
     admission.agent_ws_events_per_sec = 10\n\
     admission.human_messages_per_min = 60\n\
@@ -44,30 +42,88 @@ pub(crate) const DEFAULT_QUOTAS: &str = "\
     admission.handshakes_per_ip_per_min = 12000\n\
     admission.invalid_signatures_per_ip_per_min = 60\n";
 
+/// The program that is tested. Only the tests of its own package know where cargo put it.
+#[derive(Debug, Clone, Copy)]
+pub struct Program(&'static str);
+
+impl Program {
+    /// The program at `path`: `env!("CARGO_BIN_EXE_buzz-relay")`.
+    pub const fn at(path: &'static str) -> Self {
+        Self(path)
+    }
+
+    /// Its file.
+    pub fn path(self) -> &'static Path {
+        Path::new(self.0)
+    }
+
+    /// Another program of the workspace, built into the same directory.
+    pub fn sibling(self, name: &str) -> PathBuf {
+        self.path().with_file_name(name)
+    }
+
+    /// A call in `dir` with its `relay.toml`, and none of the caller's settings.
+    pub fn command(self, dir: &Path) -> Command {
+        let mut command = Command::new(self.0);
+        command.current_dir(dir);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("BUZZ_") || name == "RUST_LOG" {
+                command.env_remove(name);
+            }
+        }
+        command.args(["--config", "relay.toml"]);
+        command
+    }
+
+    /// Starts a relay with the tests' defaults, and waits until it is up.
+    pub async fn start(self) -> Relay {
+        self.start_with("").await
+    }
+
+    /// Starts a relay with `settings` (lines of TOML with dotted keys) before the tests' defaults.
+    pub async fn start_with(self, settings: &str) -> Relay {
+        self.start_in(Relay::prepare(settings), |_| {}).await
+    }
+
+    /// Starts a relay in `dir`; `change` may alter how it is called.
+    pub async fn start_in(self, dir: Arc<TempDir>, change: impl FnOnce(&mut Command)) -> Relay {
+        let mut command = self.command(dir.path());
+        change(&mut command);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the relay starts");
+        let log = Log::of(child.stderr.take().expect("standard error is piped"));
+        let up = log.line_with(&["relay is up"]).await;
+        Relay {
+            program: self,
+            addr: address(&up, "listen"),
+            admin: address(&up, "admin"),
+            dir,
+            child,
+            log,
+        }
+    }
+}
+
 /// A running relay; killed when dropped.
-pub(crate) struct Relay {
+pub struct Relay {
+    program: Program,
     dir: Arc<TempDir>,
     child: Child,
-    pub(crate) log: Log,
+    /// What it writes to standard error.
+    pub log: Log,
     /// WebSocket, REST and NIP-11.
-    pub(crate) addr: SocketAddr,
+    pub addr: SocketAddr,
     /// `/metrics`, `/livez`, `/readyz`.
-    pub(crate) admin: SocketAddr,
+    pub admin: SocketAddr,
 }
 
 impl Relay {
-    /// Starts one with defaults, and waits until it is up.
-    pub(crate) async fn start() -> Self {
-        Self::with("").await
-    }
-
-    /// Starts one with `settings` (lines of TOML with dotted keys) before the defaults of tests.
-    pub(crate) async fn with(settings: &str) -> Self {
-        Self::in_dir(Self::prepare(settings), |_| {}).await
-    }
-
-    /// A directory with a configuration, for [`Relay::in_dir`] and [`command`].
-    pub(crate) fn prepare(settings: &str) -> Arc<TempDir> {
+    /// A directory with a configuration, for [`Program::start_in`] and [`Program::command`].
+    pub fn prepare(settings: &str) -> Arc<TempDir> {
         let dir = TempDir::new().expect("a temporary directory");
         let mut config = settings.to_owned() + "\n";
         let text = |value: &str| format!("\"{value}\"");
@@ -87,63 +143,46 @@ impl Relay {
         Arc::new(dir)
     }
 
-    /// Starts one in `dir`; `change` may alter how it is called.
-    pub(crate) async fn in_dir(dir: Arc<TempDir>, change: impl FnOnce(&mut Command)) -> Self {
-        let mut command = command(dir.path());
-        change(&mut command);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the relay starts");
-        let log = Log::of(child.stderr.take().expect("standard error is piped"));
-        let up = log.line_with(&["relay is up"]).await;
-        Self {
-            addr: address(&up, "listen"),
-            admin: address(&up, "admin"),
-            dir,
-            child,
-            log,
-        }
-    }
-
     /// Starts it again on the same directory, after it ended.
-    pub(crate) async fn again(self) -> Self {
-        let dir = Arc::clone(&self.dir);
+    pub async fn again(self) -> Self {
+        let (program, dir) = (self.program, Arc::clone(&self.dir));
         drop(self);
-        Self::in_dir(dir, |_| {}).await
+        program.start_in(dir, |_| {}).await
     }
 
-    pub(crate) fn dir(&self) -> &Path {
+    /// Where it runs.
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub(crate) fn database(&self) -> PathBuf {
+    /// The database file, where the settings name no other.
+    pub fn database(&self) -> PathBuf {
         self.dir().join("relay.db")
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Where clients connect to.
+    pub fn url(&self) -> String {
         format!("ws://{}", self.addr)
     }
 
-    pub(crate) fn pid(&self) -> Pid {
+    /// Its process.
+    pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Asks it to end, as an operator does.
-    pub(crate) fn terminate(&self) {
+    pub fn terminate(&self) {
         kill_process(self.pid(), Signal::TERM).expect("the relay runs");
     }
 
     /// Ends it without a chance to do anything, and waits for the end.
-    pub(crate) async fn kill(&mut self) {
+    pub async fn kill(&mut self) {
         let _ = self.child.kill();
         self.ended().await;
     }
 
     /// How it ended.
-    pub(crate) async fn ended(&mut self) -> ExitStatus {
+    pub async fn ended(&mut self) -> ExitStatus {
         let child = &mut self.child;
         soon("the relay's end", async {
             loop {
@@ -156,12 +195,13 @@ impl Relay {
         .await
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
     }
 
     /// Resident memory of its own, in bytes: the mapped database is the page cache's.
-    pub(crate) fn resident_bytes(&self) -> u64 {
+    pub fn resident_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("the relay runs");
         let line = status.lines().find(|line| line.starts_with("RssAnon:"));
@@ -170,7 +210,7 @@ impl Relay {
     }
 
     /// One reading of all metrics.
-    pub(crate) async fn metrics(&self) -> http::Metrics {
+    pub async fn metrics(&self) -> http::Metrics {
         http::Metrics(http::get(self.admin, "/metrics").await.body)
     }
 }
@@ -184,22 +224,9 @@ impl Drop for Relay {
     }
 }
 
-/// The binary in `dir` with its `relay.toml`, and none of the caller's settings.
-pub(crate) fn command(dir: &Path) -> Command {
-    let mut command = Command::new(BINARY);
-    command.current_dir(dir);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("BUZZ_") || name == "RUST_LOG" {
-            command.env_remove(name);
-        }
-    }
-    command.args(["--config", "relay.toml"]);
-    command
-}
-
 /// A loopback address that no other test and no other run has, for relays whose URL must be known
 /// before they start.
-pub(crate) fn own_address() -> String {
+pub fn own_address() -> String {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., middle, low] = std::process::id().to_be_bytes();
     let next = NEXT.fetch_add(1, Ordering::Relaxed);

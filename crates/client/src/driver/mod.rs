@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use buzz_protocol::{Tag, UnsignedEvent, kind};
+use buzz_protocol::{Filter, Tag, UnsignedEvent, kind};
 use tokio::{
     sync::{
         mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender},
@@ -18,7 +18,6 @@ use tokio::{
 
 use crate::{
     Error, Signer,
-    client::Call,
     counts::Counts,
     information,
     session::{
@@ -30,6 +29,31 @@ use crate::{
 
 /// Frames read and not yet handled.
 const INPUTS: usize = 64;
+
+/// What handles tell the driver.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Command(Command),
+    Request(RequestId, Command, oneshot::Sender<Result<Answer, Error>>),
+    Subscribe(SubId, Vec<Filter>, UnboundedSender<Message>),
+    Took(SubId, usize),
+}
+
+/// The way to the driver. Unbounded, because the driver never waits for anything before it takes
+/// the next call; what it keeps of them is bounded in the session.
+#[derive(Debug, Clone)]
+pub(crate) struct Calls(UnboundedSender<Call>);
+
+impl Calls {
+    pub(crate) fn new(calls: UnboundedSender<Call>) -> Self {
+        Self(calls)
+    }
+
+    /// Does nothing once the driver has ended.
+    pub(crate) fn send(&self, call: Call) {
+        let _ = self.0.send(call);
+    }
+}
 
 /// The socket in use: dropping it ends the socket's task.
 struct Socket {

@@ -9,7 +9,7 @@ use super::{Config, rng::Rng};
 
 /// The rate-limit gate and the pace, one for all that is sent to a relay.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct SendGate {
     /// The refusal in force: until when, and the relay's words.
     armed: Option<(Duration, String)>,
     /// Frames are staggered until then.
@@ -20,7 +20,7 @@ pub(crate) struct Gate {
     write_hold: Duration,
 }
 
-impl Gate {
+impl SendGate {
     pub(crate) fn new() -> Self {
         Self {
             armed: None,
@@ -30,8 +30,8 @@ impl Gate {
         }
     }
 
-    /// Takes a `rate-limited:` text. A wait already running is never shortened; a little chance on
-    /// top keeps clients that were refused together apart.
+    /// Takes a `rate-limited:` text. A wait that is already running is never shortened. A random
+    /// addition keeps clients that were refused together from coming back together.
     pub(crate) fn arm(&mut self, text: &str, now: Duration, config: &Config, rng: &mut Rng) {
         let wait = refusal::retry_in(text).unwrap_or(config.default_retry);
         let until = now + wait.min(config.max_retry) + rng.up_to(config.stagger);
@@ -52,7 +52,7 @@ impl Gate {
         self.write_hold = now + Duration::from_secs(1);
     }
 
-    /// The earliest time for a frame that may use `share` of the window's frames.
+    /// The earliest time for a frame that may use `share` of the frames of a window.
     pub(crate) fn open_at(&self, now: Duration, share: usize, config: &Config) -> Duration {
         let mut at = now.max(self.write_hold);
         if let Some((until, _)) = self.armed {
@@ -92,8 +92,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn gate_and_rng() -> (Gate, Config, Rng) {
-        (Gate::new(), Config::default(), Rng::new(1))
+    fn gate_and_rng() -> (SendGate, Config, Rng) {
+        (SendGate::new(), Config::default(), Rng::new(1))
     }
 
     #[test]

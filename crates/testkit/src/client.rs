@@ -11,10 +11,10 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::CloseFrame, protocol::WebSocketConfig},
 };
 
-use super::{Author, Relay, relay::URL, soon};
+use crate::{Author, Relay, relay::URL, soon};
 
 /// One socket.
-pub(crate) struct Client {
+pub struct Client {
     socket: WebSocketStream<TcpStream>,
     /// Read while something else was waited for.
     waiting: VecDeque<String>,
@@ -23,13 +23,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn connect(relay: &Relay) -> Self {
+    /// Opens a socket to `relay`.
+    pub async fn connect(relay: &Relay) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         Self::over(socket, relay.addr).await
     }
 
     /// Takes at most some tens of kilobytes that it has not read.
-    pub(crate) async fn with_small_buffer(relay: &Relay) -> Self {
+    pub async fn with_small_buffer(relay: &Relay) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket
             .set_recv_buffer_size(32 * 1024)
@@ -58,27 +59,30 @@ impl Client {
         }
     }
 
-    pub(crate) async fn send(&mut self, frame: Value) {
+    /// Sends a frame.
+    pub async fn send(&mut self, frame: Value) {
         self.send_text(&frame.to_string()).await;
     }
 
-    pub(crate) async fn send_text(&mut self, text: &str) {
+    /// Sends a text frame as it is.
+    pub async fn send_text(&mut self, text: &str) {
         self.send_message(Message::text(text)).await;
     }
 
-    pub(crate) async fn send_message(&mut self, message: Message) {
+    /// Sends any message.
+    pub async fn send_message(&mut self, message: Message) {
         let sent = soon("a frame to be taken", self.socket.send(message)).await;
         sent.expect("an open socket");
     }
 
     /// Sends unless the socket has ended; says whether it could.
-    pub(crate) async fn try_send(&mut self, text: String) -> bool {
+    pub async fn try_send(&mut self, text: String) -> bool {
         let sent = soon("a frame to be taken", self.socket.send(Message::text(text))).await;
         sent.is_ok()
     }
 
     /// The next text frame; `None` where the socket has ended.
-    pub(crate) async fn try_next(&mut self) -> Option<RelayFrame> {
+    pub async fn try_next(&mut self) -> Option<RelayFrame> {
         loop {
             match self.message().await? {
                 Message::Text(text) => return Some(parse(&text)),
@@ -89,13 +93,13 @@ impl Client {
     }
 
     /// The next message, whatever it is; `None` where the stream ended.
-    pub(crate) async fn message(&mut self) -> Option<Message> {
+    pub async fn message(&mut self) -> Option<Message> {
         let message = soon("a message", self.socket.next()).await?;
         message.ok()
     }
 
     /// The next text frame that is no login challenge. Fails where the socket closes.
-    pub(crate) async fn text(&mut self) -> String {
+    pub async fn text(&mut self) -> String {
         if let Some(text) = self.waiting.pop_front() {
             return text;
         }
@@ -116,12 +120,12 @@ impl Client {
     }
 
     /// The next frame that is no login challenge.
-    pub(crate) async fn next(&mut self) -> RelayFrame {
+    pub async fn next(&mut self) -> RelayFrame {
         parse(&self.text().await)
     }
 
     /// The first frame that `wanted` takes; earlier ones stay to be read.
-    pub(crate) async fn find<T>(&mut self, mut wanted: impl FnMut(&RelayFrame) -> Option<T>) -> T {
+    pub async fn find<T>(&mut self, mut wanted: impl FnMut(&RelayFrame) -> Option<T>) -> T {
         let found =
             |text: &String, wanted: &mut dyn FnMut(&RelayFrame) -> Option<T>| wanted(&parse(text));
         for at in 0..self.waiting.len() {
@@ -140,14 +144,14 @@ impl Client {
     }
 
     /// Publishes, and gives the relay's verdict on it.
-    pub(crate) async fn publish(&mut self, event: &Event) -> (bool, String) {
+    pub async fn publish(&mut self, event: &Event) -> (bool, String) {
         self.send_text(&format!("[\"EVENT\",{}]", event.to_json()))
             .await;
         self.verdict(event).await
     }
 
     /// The verdict on an event that was sent before.
-    pub(crate) async fn verdict(&mut self, event: &Event) -> (bool, String) {
+    pub async fn verdict(&mut self, event: &Event) -> (bool, String) {
         self.find(|frame| match frame {
             RelayFrame::Ok {
                 id,
@@ -160,13 +164,13 @@ impl Client {
     }
 
     /// Publishes what must be accepted.
-    pub(crate) async fn accept(&mut self, event: &Event) {
+    pub async fn accept(&mut self, event: &Event) {
         let verdict = self.publish(event).await;
         assert_eq!(verdict, (true, String::new()), "{}", event.to_json());
     }
 
     /// Publishes what must be refused with a message that starts so.
-    pub(crate) async fn refuse(&mut self, event: &Event, message: &str) {
+    pub async fn refuse(&mut self, event: &Event, message: &str) {
         let (accepted, why) = self.publish(event).await;
         assert!(
             !accepted && why.starts_with(message),
@@ -176,7 +180,7 @@ impl Client {
     }
 
     /// Everything stored for `filters` (one or a list), in the order it came.
-    pub(crate) async fn fetch(&mut self, filters: Value) -> Vec<Event> {
+    pub async fn fetch(&mut self, filters: Value) -> Vec<Event> {
         let texts = self.fetch_texts(filters).await;
         let event = |text: &String| match parse(text) {
             RelayFrame::Event { event, .. } => *event,
@@ -186,7 +190,7 @@ impl Client {
     }
 
     /// The frames before EOSE, as they came.
-    pub(crate) async fn fetch_texts(&mut self, filters: Value) -> Vec<String> {
+    pub async fn fetch_texts(&mut self, filters: Value) -> Vec<String> {
         let name = self.fresh_name();
         self.send(request("REQ", &name, filters)).await;
         let mut texts = Vec::new();
@@ -206,7 +210,7 @@ impl Client {
     }
 
     /// The count (NIP-45), or the reason of a refusal.
-    pub(crate) async fn count(&mut self, filters: Value) -> Result<u64, String> {
+    pub async fn count(&mut self, filters: Value) -> Result<u64, String> {
         let name = self.fresh_name();
         self.send(request("COUNT", &name, filters)).await;
         self.find(|frame| match frame {
@@ -218,7 +222,7 @@ impl Client {
     }
 
     /// Opens a subscription and reads its stored events up to EOSE.
-    pub(crate) async fn subscribe(&mut self, sub: &str, filters: Value) -> Vec<Event> {
+    pub async fn subscribe(&mut self, sub: &str, filters: Value) -> Vec<Event> {
         self.send(request("REQ", sub, filters)).await;
         let mut stored = Vec::new();
         loop {
@@ -231,7 +235,7 @@ impl Client {
     }
 
     /// The next live event, with its subscription.
-    pub(crate) async fn live(&mut self) -> (String, Event) {
+    pub async fn live(&mut self) -> (String, Event) {
         match self.next().await {
             RelayFrame::Event { sub, event } => (sub, *event),
             other => panic!("{other:?} instead of a live event"),
@@ -239,7 +243,7 @@ impl Client {
     }
 
     /// Everything that was sent before the answer to a frame sent now.
-    pub(crate) async fn frames_so_far(&mut self) -> Vec<RelayFrame> {
+    pub async fn frames_so_far(&mut self) -> Vec<RelayFrame> {
         let name = self.fresh_name();
         self.send(json!(["REQ", name, {"ids": []}])).await;
         let mut frames = Vec::new();
@@ -254,7 +258,7 @@ impl Client {
     }
 
     /// The challenge of this connection (NIP-42).
-    pub(crate) async fn challenge(&mut self) -> String {
+    pub async fn challenge(&mut self) -> String {
         while self.challenge.is_none() {
             match self.message().await {
                 Some(Message::Text(text)) => match RelayFrame::parse(&text) {
@@ -269,25 +273,25 @@ impl Client {
     }
 
     /// The challenge, where one was read so far.
-    pub(crate) fn challenge_so_far(&self) -> Option<&str> {
+    pub fn challenge_so_far(&self) -> Option<&str> {
         self.challenge.as_deref()
     }
 
     /// Sends a login and gives the verdict.
-    pub(crate) async fn log_in_with(&mut self, login: &Event) -> (bool, String) {
+    pub async fn log_in_with(&mut self, login: &Event) -> (bool, String) {
         self.send_text(&format!("[\"AUTH\",{}]", login.to_json()))
             .await;
         self.verdict(login).await
     }
 
     /// Logs in as `author`.
-    pub(crate) async fn log_in(&mut self, author: &Author) {
+    pub async fn log_in(&mut self, author: &Author) {
         let login = author.login(&self.challenge().await, URL).sign();
         assert_eq!(self.log_in_with(&login).await, (true, String::new()));
     }
 
     /// Reads up to the close frame and gives it; `None` where the stream ends without one.
-    pub(crate) async fn close_frame(&mut self) -> Option<CloseFrame> {
+    pub async fn close_frame(&mut self) -> Option<CloseFrame> {
         soon("a close frame", async {
             while let Some(Ok(message)) = self.socket.next().await {
                 if let Message::Close(frame) = message {
@@ -300,13 +304,13 @@ impl Client {
     }
 
     /// Behind a close frame the connection must end by itself and without a reset.
-    pub(crate) async fn ends_cleanly(&mut self) {
+    pub async fn ends_cleanly(&mut self) {
         let rest = soon("the connection's end", self.socket.next()).await;
         assert!(rest.is_none(), "behind a close frame: {rest:?}");
     }
 
     /// Reads to the end and gives the close frame, where there was one.
-    pub(crate) async fn closed(&mut self) -> Option<CloseFrame> {
+    pub async fn closed(&mut self) -> Option<CloseFrame> {
         let close = self.close_frame().await;
         if close.is_some() {
             self.ends_cleanly().await;
@@ -315,7 +319,7 @@ impl Client {
     }
 
     /// The connection below, for tests that break it.
-    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+    pub fn stream(&mut self) -> &mut TcpStream {
         self.socket.get_mut()
     }
 
@@ -326,7 +330,7 @@ impl Client {
 }
 
 /// `[verb, name, filter…]` from one filter or a list of them.
-pub(crate) fn request(verb: &str, name: &str, filters: Value) -> Value {
+pub fn request(verb: &str, name: &str, filters: Value) -> Value {
     let mut frame = vec![json!(verb), json!(name)];
     match filters {
         Value::Array(filters) => frame.extend(filters),

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `link` | when to dial, ping and give a socket up |
 //! | `login` | which challenge to answer, and what waits for it |
-//! | `gate` | when a frame that spends quota may go |
+//! | `send_gate` | when a frame that spends quota may go |
 //! | `requests` | what becomes of each publish, count and login |
 //! | `subscriptions`, `wire` | which REQs carry which subscriptions |
 //! | `answers` | to whom an event goes, and what ends a subscription |
@@ -26,7 +26,6 @@ use crate::Error;
 mod answers;
 mod config;
 mod frames;
-mod gate;
 mod link;
 mod login;
 mod messages;
@@ -36,6 +35,7 @@ mod recovery;
 mod requests;
 mod rng;
 mod seen;
+mod send_gate;
 mod sending;
 mod subscription;
 mod subscriptions;
@@ -44,7 +44,6 @@ mod tests;
 mod wire;
 
 pub use config::Config;
-use gate::Gate;
 use link::{Link, LinkStep};
 use login::Login;
 pub use messages::{
@@ -54,6 +53,7 @@ pub use messages::{
 use observer::Observer;
 use requests::Requests;
 use rng::Rng;
+use send_gate::SendGate;
 use sending::Written;
 use subscriptions::{Effects, Subscriptions};
 
@@ -69,7 +69,7 @@ pub struct Session {
     url: String,
     link: Link,
     login: Login,
-    gate: Gate,
+    gate: SendGate,
     requests: Requests,
     subscriptions: Subscriptions,
     observer: Observer,
@@ -92,7 +92,7 @@ impl Session {
             url,
             link: Link::new(now.at),
             login: Login::new(has_signer),
-            gate: Gate::new(),
+            gate: SendGate::new(),
             requests: Requests::default(),
             subscriptions: Subscriptions::new(),
             observer: Observer::default(),
@@ -216,7 +216,7 @@ impl Session {
         self.config = self.own_config.clone();
         self.link.restart(now.at);
         self.login.forget();
-        self.gate = Gate::new();
+        self.gate = SendGate::new();
         self.requests.fail_all(&Error::Switched);
         self.subscriptions.switch(now.at);
         self.observer.put_back_all();
@@ -288,7 +288,7 @@ impl Session {
             }
             // No answer would ever come: begin anew, as after a login shed by a bare close.
             Written::Login => self.give_up(now),
-            // The relay goes on sending what nobody here knows any more.
+            // The relay still sends events for a subscription that is closed here.
             Written::Close => {}
         }
     }

@@ -18,7 +18,7 @@ use self::{
 use super::ingest;
 use crate::{
     cli::{Deadline, QueryArgs},
-    cost::{Meter, per},
+    cost::{CpuMeter, per},
     dataset::DataSet,
     latency::Percentiles,
     net::{Incoming, Sockets},
@@ -121,7 +121,7 @@ fn run_shape(
     problems: &mut Problems,
 ) -> Result<ShapeReport> {
     let mut sockets = Sockets::connect(&args.relay.url, args.sockets)?;
-    let meter = Meter::start(args.relay.relay())?;
+    let meter = CpuMeter::start(args.relay.relay())?;
     let end = Instant::now() + Duration::from_secs_f64(args.seconds);
     let mut asking = Asking::new(queries, rng, args.sockets, args.verify_order, end, problems)?;
     for at in 0..sockets.len() {

@@ -8,6 +8,7 @@ mod frame;
 mod handshake;
 mod sockets;
 
+pub(crate) use connection::Incoming;
 pub(crate) use frame::push_text;
 pub(crate) use handshake::Target;
-pub(crate) use sockets::{Incoming, Sockets};
+pub(crate) use sockets::Sockets;

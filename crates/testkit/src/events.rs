@@ -13,42 +13,49 @@ use secp256k1::{
 
 use sha2::{Digest, Sha256};
 
-use super::now;
+use crate::now;
 
 /// Signed by other software, one JSON object a line.
-pub(crate) static REAL_EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
+pub static REAL_EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
     let lines = REAL_LINES.lines();
     lines
         .map(|line| serde_json::from_str(line).expect(line))
         .collect()
 });
 
-pub(crate) const REAL_LINES: &str = include_str!(concat!(
+/// The text of [`REAL_EVENTS`].
+pub const REAL_LINES: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/data/events.jsonl"
+    "/../../tests/data/events.jsonl"
 ));
 
 /// Someone with a key.
 #[derive(Clone)]
-pub(crate) struct Author(Keypair);
+pub struct Author(Keypair);
 
 impl Author {
     /// The same number is the same author.
-    pub(crate) fn new(number: u64) -> Self {
+    pub fn new(number: u64) -> Self {
         Self(Keypair::new(&mut StdRng::seed_from_u64(number)))
     }
 
-    pub(crate) fn pubkey(&self) -> String {
+    /// The key pair.
+    pub fn keys(&self) -> Keypair {
+        self.0
+    }
+
+    /// The public key, in hex.
+    pub fn pubkey(&self) -> String {
         self.note("").sign().pubkey.to_hex()
     }
 
     /// An event of kind 1, dated now.
-    pub(crate) fn note(&self, content: &str) -> Draft {
+    pub fn note(&self, content: &str) -> Draft {
         self.event(1, content)
     }
 
     /// An event dated now.
-    pub(crate) fn event(&self, kind: u16, content: &str) -> Draft {
+    pub fn event(&self, kind: u16, content: &str) -> Draft {
         Draft {
             author: self.clone(),
             event: UnsignedEvent {
@@ -61,7 +68,7 @@ impl Author {
     }
 
     /// A request to delete (NIP-09), with one tag for each target.
-    pub(crate) fn deletion(&self, targets: &[(&str, &str)]) -> Draft {
+    pub fn deletion(&self, targets: &[(&str, &str)]) -> Draft {
         let draft = self.event(5, "");
         targets
             .iter()
@@ -69,7 +76,7 @@ impl Author {
     }
 
     /// The authorization (NIP-98) of a POST, with a tag of its own.
-    pub(crate) fn authorization(&self, url: &str, body: &str) -> Draft {
+    pub fn authorization(&self, url: &str, body: &str) -> Draft {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let nonce = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let draft = self.event(27235, "").tag(&["u", url]);
@@ -81,38 +88,41 @@ impl Author {
     }
 
     /// A login (NIP-42) to the relay at `url`.
-    pub(crate) fn login(&self, challenge: &str, url: &str) -> Draft {
+    pub fn login(&self, challenge: &str, url: &str) -> Draft {
         self.event(22242, "")
             .tag(&["relay", url])
             .tag(&["challenge", challenge])
     }
 }
 
-pub(crate) fn sha256_hex(text: &str) -> String {
+/// The SHA-256 of `text`, in hex.
+pub fn sha256_hex(text: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(text).into();
     buzz_protocol::EventId(hash).to_hex()
 }
 
 /// An event before it is signed.
 #[derive(Clone)]
-pub(crate) struct Draft {
+pub struct Draft {
     author: Author,
     event: UnsignedEvent,
 }
 
 impl Draft {
-    pub(crate) fn at(mut self, created_at: u64) -> Self {
+    /// The same, dated `created_at`.
+    pub fn at(mut self, created_at: u64) -> Self {
         self.event.created_at = created_at;
         self
     }
 
-    pub(crate) fn tag(mut self, parts: &[&str]) -> Self {
+    /// The same with one more tag.
+    pub fn tag(mut self, parts: &[&str]) -> Self {
         self.event.tags.push(Tag::new(parts.iter().copied()));
         self
     }
 
     /// The same with another value for its first tag of that name; without it for `None`.
-    pub(crate) fn retag(mut self, name: &str, value: Option<&str>) -> Self {
+    pub fn retag(mut self, name: &str, value: Option<&str>) -> Self {
         let at = self.event.tags.iter().position(|tag| tag.name() == name);
         let at = at.expect("a tag of that name");
         match value {
@@ -122,24 +132,26 @@ impl Draft {
         self
     }
 
-    pub(crate) fn kind(mut self, kind: u16) -> Self {
+    /// The same with another kind.
+    pub fn kind(mut self, kind: u16) -> Self {
         self.event.kind = kind;
         self
     }
 
-    pub(crate) fn sign(self) -> Event {
+    /// The event, signed by its author.
+    pub fn sign(self) -> Event {
         self.event.sign(&self.author.0)
     }
 }
 
 /// `kind:pubkey:d`, as `a` tags hold it.
-pub(crate) fn address(event: &Event) -> String {
+pub fn address(event: &Event) -> String {
     let address = event.address().expect("an addressable event");
     format!("{}:{}:{}", address.kind, address.pubkey, address.d)
 }
 
 /// What a relay that holds `stored` must send for `filter`: newest first, ties lowest id first.
-pub(crate) fn brute_force<'a>(
+pub fn brute_force<'a>(
     stored: impl IntoIterator<Item = &'a Event>,
     filter: &serde_json::Value,
 ) -> Vec<Event> {
@@ -155,6 +167,7 @@ pub(crate) fn brute_force<'a>(
     found
 }
 
-pub(crate) fn ids(events: &[Event]) -> Vec<String> {
+/// The ids of `events`, in hex.
+pub fn ids(events: &[Event]) -> Vec<String> {
     events.iter().map(|event| event.id.to_hex()).collect()
 }

@@ -7,15 +7,15 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::soon;
+use crate::soon;
 
 /// The lines so far; clones see the same lines.
 #[derive(Clone)]
-pub(crate) struct Log(watch::Receiver<Vec<String>>);
+pub struct Log(watch::Receiver<Vec<String>>);
 
 impl Log {
     /// Reads `from` to its end on a thread of its own.
-    pub(crate) fn of(from: impl Read + Send + 'static) -> Self {
+    pub fn of(from: impl Read + Send + 'static) -> Self {
         let (lines, log) = watch::channel(Vec::new());
         thread::spawn(move || {
             for line in BufReader::new(from).lines() {
@@ -26,17 +26,19 @@ impl Log {
         Self(log)
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// The lines so far.
+    pub fn lines(&self) -> Vec<String> {
         self.0.borrow().clone()
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// The lines so far as one text.
+    pub fn text(&self) -> String {
         self.lines().join("\n")
     }
 
     /// The first line that `wanted` takes, once it is there. Panics with the log where the
     /// process ends or the deadline passes without one.
-    pub(crate) async fn line(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+    pub async fn line(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut lines = self.0.clone();
         let found = async {
             let lines = lines
@@ -51,7 +53,7 @@ impl Log {
     }
 
     /// The first line with all of `parts`, once it is there.
-    pub(crate) async fn line_with(&self, parts: &[&str]) -> String {
+    pub async fn line_with(&self, parts: &[&str]) -> String {
         let all = |line: &str| parts.iter().all(|part| line.contains(part));
         self.line(&format!("a log line with {parts:?}"), all).await
     }

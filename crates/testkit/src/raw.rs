@@ -5,24 +5,30 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Relay, http::UPGRADE, soon};
+use crate::{Relay, http::UPGRADE, soon};
 
-pub(crate) const CONTINUATION: u8 = 0;
-pub(crate) const TEXT: u8 = 1;
-pub(crate) const CLOSE: u8 = 8;
-pub(crate) const PING: u8 = 9;
-pub(crate) const PONG: u8 = 10;
+/// The opcode of a further fragment.
+pub const CONTINUATION: u8 = 0;
+/// The opcode of a text frame.
+pub const TEXT: u8 = 1;
+/// The opcode of a close frame.
+pub const CLOSE: u8 = 8;
+/// The opcode of a ping.
+pub const PING: u8 = 9;
+/// The opcode of a pong.
+pub const PONG: u8 = 10;
 
 /// A connection that has become a websocket.
-pub(crate) struct RawSocket(pub(crate) TcpStream);
+pub struct RawSocket(pub TcpStream);
 
 impl RawSocket {
-    pub(crate) async fn connect(relay: &Relay) -> Self {
+    /// Opens a socket to `relay`.
+    pub async fn connect(relay: &Relay) -> Self {
         Self::connect_with(relay, "").await
     }
 
     /// Sends further header lines with the handshake.
-    pub(crate) async fn connect_with(relay: &Relay, headers: &str) -> Self {
+    pub async fn connect_with(relay: &Relay, headers: &str) -> Self {
         let mut stream = TcpStream::connect(relay.addr).await.expect("a connection");
         stream.set_nodelay(true).expect("a socket option");
         let request = format!(
@@ -43,14 +49,15 @@ impl RawSocket {
         Self(stream)
     }
 
-    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+    /// Sends bytes as they are.
+    pub async fn send(&mut self, bytes: &[u8]) {
         soon("bytes to be taken", self.0.write_all(bytes))
             .await
             .expect("an open socket");
     }
 
     /// The next frame's opcode and payload; `None` where the connection ended.
-    pub(crate) async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         soon("a frame", async {
             let first = self.0.read_u8().await.ok()?;
             let length = match self.0.read_u8().await.ok()? {
@@ -66,7 +73,7 @@ impl RawSocket {
     }
 
     /// The next text frame that is no login challenge.
-    pub(crate) async fn text(&mut self) -> String {
+    pub async fn text(&mut self) -> String {
         loop {
             match self.frame().await {
                 Some((TEXT, text)) if !text.starts_with(b"[\"AUTH\"") => {
@@ -79,7 +86,7 @@ impl RawSocket {
     }
 
     /// The code of the close frame that comes after what is left to read; `None` for a bare end.
-    pub(crate) async fn close_code(&mut self) -> Option<u16> {
+    pub async fn close_code(&mut self) -> Option<u16> {
         loop {
             match self.frame().await {
                 Some((CLOSE, payload)) => {
@@ -94,13 +101,13 @@ impl RawSocket {
     }
 
     /// Waits until the relay has ended the connection.
-    pub(crate) async fn ended(&mut self) {
+    pub async fn ended(&mut self) {
         while self.frame().await.is_some() {}
     }
 }
 
 /// One frame as a client sends it: masked, with a mask of zeros that leaves the payload as it is.
-pub(crate) fn frame(is_final: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
+pub fn frame(is_final: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![opcode | if is_final { 0x80 } else { 0 }];
     match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
         (Ok(short), _) if short < 126 => bytes.push(0x80 | short),

@@ -1,19 +1,24 @@
-//! What must be admitted when, whoever keeps the budget: the local table and the shared one are
-//! held against the same list. Plain data, so that both sides can include it.
+//! What admission must admit, and when. The local table and the one in Redis are tested against the
+//! same list. It is plain data: this crate knows nothing of the crates that use it.
 
 /// Frames in a window of so many seconds, and messages a minute.
-pub(crate) struct Case {
-    pub(crate) name: &'static str,
-    pub(crate) frames: (u32, u32),
-    pub(crate) messages: u32,
-    pub(crate) steps: &'static [Step],
+pub struct Case {
+    /// What the case shows.
+    pub name: &'static str,
+    /// The limit of frames, and the window in seconds.
+    pub frames: (u32, u32),
+    /// The limit of stored events a minute; 0 is none.
+    pub messages: u32,
+    /// What is asked, in the order of time.
+    pub steps: &'static [Step],
 }
 
 /// At so many milliseconds: `f` a frame, `m` a stored event; for each 0 where it is admitted, else
 /// the seconds of its refusal.
-pub(crate) type Step = (u64, &'static str, &'static [u32]);
+pub type Step = (u64, &'static str, &'static [u32]);
 
-pub(crate) const CASES: &[Case] = &[
+/// All cases.
+pub const CASES: &[Case] = &[
     Case {
         name: "the call after the last allowed one is refused",
         frames: (3, 5),

@@ -17,7 +17,7 @@ use self::{
 };
 use crate::{
     cli::FanoutArgs,
-    cost::Meter,
+    cost::CpuMeter,
     latency::{Latencies, Percentiles, round3},
     net::{Incoming, Sockets},
     problems::Problems,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &FanoutArgs) -> Result<Outcome> {
     let mut sockets = Sockets::connect(&args.relay.url, args.subscribers)?;
     subscribe(&mut sockets, &nonce, deadline)?;
     let publisher = sockets.add(&args.relay.url)?;
-    let meter = Meter::start(args.relay.relay())?;
+    let meter = CpuMeter::start(args.relay.relay())?;
     let start = Instant::now();
     let mut run = Fanout {
         numbers: (0..).zip(&events).map(|(n, event)| (event.id, n)).collect(),

@@ -16,10 +16,10 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::soon;
+use crate::soon;
 
 /// The key that relays are given.
-pub(crate) const SDK_KEY: &str = "sdk-hunter2";
+pub const SDK_KEY: &str = "sdk-hunter2";
 
 /// What is answered to the next requests.
 #[derive(Clone)]
@@ -53,15 +53,16 @@ struct Shared {
 }
 
 /// Ends with all its connections when it is dropped.
-pub(crate) struct FlagService {
-    pub(crate) addr: SocketAddr,
+pub struct FlagService {
+    /// Where it listens.
+    pub addr: SocketAddr,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
 }
 
-/// A port where nobody listens, for a service that comes later. It is held until then, so that
-/// nobody else gets it: connections are refused.
-pub(crate) fn reserve(addr: SocketAddr) -> TcpSocket {
+/// A port for a service that starts later. The socket holds it until then, so no other process gets
+/// it, and connections are refused.
+pub fn reserve(addr: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_reuseport(true).expect("an option");
     socket.bind(addr).expect("a free port");
@@ -69,14 +70,16 @@ pub(crate) fn reserve(addr: SocketAddr) -> TcpSocket {
 }
 
 /// Any port.
-pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 impl FlagService {
-    pub(crate) fn start(flags: &[Value]) -> Self {
+    /// Starts it on any port.
+    pub fn start(flags: &[Value]) -> Self {
         Self::start_on(reserve(ANY), flags)
     }
 
-    pub(crate) fn start_on(socket: TcpSocket, flags: &[Value]) -> Self {
+    /// Starts it on a port that was [reserved](reserve).
+    pub fn start_on(socket: TcpSocket, flags: &[Value]) -> Self {
         let listener = socket.listen(64).expect("a listener");
         let answers = Answers {
             status: Some(200),
@@ -102,7 +105,7 @@ impl FlagService {
     }
 
     /// Lets each new stream begin with these flags.
-    pub(crate) fn put_next(&self, flags: &[Value]) {
+    pub fn put_next(&self, flags: &[Value]) {
         let flags = by_key(flags);
         self.shared
             .answers
@@ -110,20 +113,21 @@ impl FlagService {
     }
 
     /// Answers new streams with this status; `None`: not at all.
-    pub(crate) fn answer(&self, status: Option<u16>) {
+    pub fn answer(&self, status: Option<u16>) {
         self.shared
             .answers
             .send_modify(|answers| answers.status = status);
     }
 
-    pub(crate) fn hang_bulks(&self) {
+    /// Leaves reports without an answer from now on.
+    pub fn hang_bulks(&self) {
         self.shared
             .answers
             .send_modify(|answers| answers.bulk_hangs = true);
     }
 
     /// Changes a flag on all open streams.
-    pub(crate) fn patch(&self, flag: &Value) {
+    pub fn patch(&self, flag: &Value) {
         let key = flag["key"].as_str().expect("a key");
         self.say(
             "patch",
@@ -132,7 +136,7 @@ impl FlagService {
     }
 
     /// Deletes a flag on all open streams.
-    pub(crate) fn delete(&self, key: &str) {
+    pub fn delete(&self, key: &str) {
         self.say(
             "delete",
             &json!({"path": format!("/flags/{key}"), "version": 1000}),
@@ -144,16 +148,17 @@ impl FlagService {
     }
 
     /// Ends all open streams; the relay will ask for new ones.
-    pub(crate) fn end_streams(&self) {
+    pub fn end_streams(&self) {
         let _ = self.shared.say.send(Say::End);
     }
 
-    pub(crate) fn streams(&self) -> usize {
+    /// How often a stream was asked for.
+    pub fn streams(&self) -> usize {
         self.shared.seen.borrow().streams
     }
 
     /// Waits until streams were asked for so many times.
-    pub(crate) async fn streams_reach(&self, times: usize) {
+    pub async fn streams_reach(&self, times: usize) {
         let mut seen = self.shared.seen.subscribe();
         let reached = seen.wait_for(|seen| seen.streams >= times);
         soon("requests for a stream", reached)
@@ -162,7 +167,7 @@ impl FlagService {
     }
 
     /// How often something was reported.
-    pub(crate) fn bulks(&self) -> usize {
+    pub fn bulks(&self) -> usize {
         self.shared.seen.borrow().bulks
     }
 }
@@ -174,7 +179,7 @@ impl Drop for FlagService {
 }
 
 /// A flag that is `value` for the relay's own context, and 77 for any other.
-pub(crate) fn flag(key: &str, version: u64, value: &Value) -> Value {
+pub fn flag(key: &str, version: u64, value: &Value) -> Value {
     json!({
         "key": key,
         "version": version,

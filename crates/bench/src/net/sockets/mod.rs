@@ -8,15 +8,10 @@ use std::{
 use anyhow::{Context, Result};
 use mio::{Events, Interest, Poll, Token};
 
-use super::{Target, connection::Connection};
-
-/// What happened on a socket.
-pub(crate) enum Incoming<'a> {
-    /// One whole text message.
-    Text(&'a [u8]),
-    /// It ended, and why; nothing more comes from it.
-    Closed(&'a str),
-}
+use super::{
+    Target,
+    connection::{Connection, Incoming},
+};
 
 /// A set of open WebSockets, numbered from zero.
 pub(crate) struct Sockets {

@@ -7,42 +7,49 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::soon;
+use crate::soon;
 
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: String,
+/// An answer, read to its end.
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The status line and the headers.
+    pub head: String,
+    /// The body, without the marks of its chunks.
+    pub body: String,
 }
 
 impl Response {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// The value of the first header of that name.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
             found.eq_ignore_ascii_case(name).then(|| value.trim())
         })
     }
 
-    pub(crate) fn json(&self) -> serde_json::Value {
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).expect(&self.body)
     }
 }
 
-pub(crate) async fn get(addr: SocketAddr, path: &str) -> Response {
+/// GET.
+pub async fn get(addr: SocketAddr, path: &str) -> Response {
     request(addr, path, "").await
 }
 
 /// What NIP-11 asks for.
-pub(crate) async fn relay_information(addr: SocketAddr) -> Response {
+pub async fn relay_information(addr: SocketAddr) -> Response {
     request(addr, "/", "Accept: application/nostr+json\r\n").await
 }
 
 /// The request that turns a connection into a websocket.
-pub(crate) const UPGRADE: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+pub const UPGRADE: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 /// GET with further header lines; reads until the relay closes.
-pub(crate) async fn request(addr: SocketAddr, path: &str, headers: &str) -> Response {
+pub async fn request(addr: SocketAddr, path: &str, headers: &str) -> Response {
     let connection = if headers.contains("Upgrade:") {
         "Upgrade"
     } else {
@@ -55,7 +62,7 @@ pub(crate) async fn request(addr: SocketAddr, path: &str, headers: &str) -> Resp
 }
 
 /// Sends the bytes of a request on a connection of its own.
-pub(crate) async fn exchange(addr: SocketAddr, what: &str, request: &[u8]) -> Response {
+pub async fn exchange(addr: SocketAddr, what: &str, request: &[u8]) -> Response {
     let bytes = soon(&format!("an answer to {what}"), async {
         let mut stream = TcpStream::connect(addr).await.expect("a connection");
         // A relay that refuses early may not take all of it.
@@ -119,7 +126,7 @@ fn is_complete(bytes: &[u8]) -> bool {
 }
 
 /// A reading of `/metrics`, in the Prometheus text format.
-pub(crate) struct Metrics(pub(crate) String);
+pub struct Metrics(pub String);
 
 impl Metrics {
     /// Name with labels, and value, of every sample.
@@ -134,13 +141,13 @@ impl Metrics {
     }
 
     /// The one sample of a series, written as it stands in the text; 0 before its first count.
-    pub(crate) fn get(&self, series: &str) -> f64 {
+    pub fn get(&self, series: &str) -> f64 {
         let mut found = self.samples().filter(|(name, _)| *name == series);
         found.next().map_or(0.0, |(_, value)| value)
     }
 
     /// The sum over all labels of `name`.
-    pub(crate) fn sum(&self, name: &str) -> f64 {
+    pub fn sum(&self, name: &str) -> f64 {
         self.samples()
             .filter(|(series, _)| series.split('{').next() == Some(name))
             .map(|(_, value)| value)
@@ -148,7 +155,7 @@ impl Metrics {
     }
 
     /// Whether `name` is exposed at all, with its help and type.
-    pub(crate) fn describes(&self, name: &str) -> bool {
+    pub fn describes(&self, name: &str) -> bool {
         [" ", "_bucket{", "{", "_count"].iter().any(|end| {
             self.0
                 .lines()
