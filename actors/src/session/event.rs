@@ -55,8 +55,8 @@ impl EventsInFlight {
         self.count += 1;
     }
 
-    /// The next batch for the verifier, unless one is there.
-    fn next_batch(&mut self) -> Option<(u32, Vec<(Event, Span)>, Permit)> {
+    /// Sends the next batch to the verifier, unless one is there.
+    fn next_batch(&mut self) -> Option<Output> {
         if self.verifying {
             return None;
         }
@@ -70,7 +70,11 @@ impl EventsInFlight {
             ids: events.iter().map(|(event, _)| event.id).collect(),
             answers_due: 2,
         });
-        Some((number, events, permit))
+        Some(Output::VerifyEvents {
+            batch: number,
+            events,
+            permit,
+        })
     }
 
     /// Takes one of the answers to a batch, about `answered`. Gives those that no answer named,
@@ -131,13 +135,8 @@ impl Session {
 
     /// Sends the events that came in to the verifier, unless a batch is there.
     pub(super) fn verify_events(&mut self) {
-        if let Some((batch, events, permit)) = self.events.next_batch() {
-            self.ask(Output::VerifyEvents {
-                batch,
-                events,
-                permit,
-            });
-        }
+        let batch = self.events.next_batch();
+        self.outputs.extend(batch);
     }
 
     pub(super) fn verified(&mut self, batch: u32, verified: Verified, now: Now) {

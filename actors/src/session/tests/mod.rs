@@ -13,6 +13,7 @@ mod naive;
 mod world;
 
 use self::world::World;
+use super::MAX_UNSENT_BYTES;
 
 const STEPS: usize = 150;
 
@@ -58,4 +59,16 @@ fn session_simulation_replays_exactly() {
     for seed in [1, 2, 3] {
         assert_eq!(run(seed, false), run(seed, false), "seed {seed}");
     }
+}
+
+/// Kills: a socket that is read whatever waits to be sent.
+#[test]
+fn a_socket_is_not_read_while_much_waits_to_be_sent() {
+    let mut world = World::new(4, false);
+    let session = world.session(0);
+    assert!(session.may_read());
+    session.outgoing.push_text(&"x".repeat(MAX_UNSENT_BYTES));
+    assert!(!session.may_read());
+    session.take_outgoing();
+    assert!(session.may_read());
 }

@@ -133,6 +133,10 @@ impl World {
         }
     }
 
+    pub(super) fn session(&mut self, who: usize) -> &mut Session {
+        &mut self.sockets[who].as_mut().expect("open").session
+    }
+
     fn now(&self) -> Now {
         Now {
             at: self.start + Duration::from_millis(50 * self.steps),
@@ -357,6 +361,12 @@ impl World {
             socket.session.take_outgoing();
             socket.judged = 0;
             if socket.session.is_closed() {
+                let session = &socket.session;
+                let polite = ["client_closed", "client_gone", "protocol_error"];
+                if polite.contains(&session.close_reason()) {
+                    let unanswered = session.events.len() + session.waiting.len();
+                    assert_eq!(unanswered, 0, "events are answered before the close");
+                }
                 self.reset(who);
             }
         }

@@ -38,7 +38,7 @@ pub(crate) fn open(config: &Admission) -> Result<Option<Arc<dyn SharedBudget>>> 
     let redis = Redis {
         client,
         shown: crate::values::mask_password(url),
-        script: Script::new(include_str!("shared_budget/spend.lua")),
+        script: Script::new(include_str!("spend.lua")),
         quotas: config.quotas(),
         timeout: config.timeout,
     };
