@@ -212,6 +212,8 @@ pub struct AuthOutcomes {
     pub timeout: Counter,
     /// The database did not answer.
     pub error: Counter,
+    /// The client went away while its login was checked.
+    pub abandoned: Counter,
 }
 
 /// The metrics of one gate. The gate's name is the label `gate`.
@@ -305,6 +307,7 @@ impl Metrics {
                 concurrency_limit: auth("concurrency_limit"),
                 timeout: auth("timeout"),
                 error: auth("error"),
+                abandoned: auth("abandoned"),
             },
             history_gate: GateMetrics::register("history_reads"),
             auth_gate: GateMetrics::register("auth"),

@@ -37,6 +37,8 @@ use crate::{
 
 /// A message must be whole this long after its first byte.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A socket that may not be read is read up to this, so that its end is noticed.
+const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// Frames taken in one go before other connections get their turn.
 const FRAMES_AT_ONCE: usize = 128;
 
@@ -50,6 +52,8 @@ pub struct Connection {
     services: Arc<Services>,
     session: Session,
     decoder: Decoder,
+    /// The client sends no more.
+    ended: bool,
     /// When the message that is here in part began to arrive.
     unfinished_since: Option<Instant>,
     /// Wakes the pump for what came outside its turn.
@@ -109,6 +113,7 @@ impl Connection {
             opened: now.at,
             decoder: Decoder::new(shared.settings.max_frame_bytes),
             session: Session::new(shared, peer, challenge, now),
+            ended: false,
             unfinished_since: None,
             waker: None,
             _permit: permit,
@@ -129,6 +134,8 @@ impl Connection {
         }
     }
 
+    /// Takes messages while the session may have more. Beyond that, a few bytes are read ahead, so
+    /// that the client's end is noticed while its frames wait.
     fn read_socket(
         &mut self,
         payload: &mut Payload,
@@ -136,24 +143,34 @@ impl Connection {
         task: &mut task::Context<'_>,
     ) {
         let mut taken = 0;
-        while self.session.may_read() {
-            if taken >= FRAMES_AT_ONCE {
-                task.waker().wake_by_ref();
-                return;
-            }
-            match self.decoder.next_message() {
-                Ok(Some(message)) => {
-                    taken += 1;
-                    self.unfinished_since = None;
-                    self.handle_input(message.into());
-                    continue;
+        while self.session.is_open() {
+            let may_read = self.session.may_read();
+            if may_read {
+                if taken >= FRAMES_AT_ONCE {
+                    task.waker().wake_by_ref();
+                    return;
                 }
-                Ok(None) => self.watch_unfinished(ctx),
-                Err(broken) => return self.handle_input(Input::Broken(broken)),
+                match self.decoder.next_message() {
+                    Ok(Some(message)) => {
+                        taken += 1;
+                        self.unfinished_since = None;
+                        self.handle_input(message.into());
+                        continue;
+                    }
+                    Ok(None) if self.ended => return self.handle_input(Input::AllTaken),
+                    Ok(None) => self.watch_unfinished(ctx),
+                    Err(broken) => return self.handle_input(Input::Broken(broken)),
+                }
+            }
+            if self.ended || !may_read && self.decoder.buffered() >= READ_AHEAD_BYTES {
+                return;
             }
             match Pin::new(&mut *payload).poll_next(task) {
                 Poll::Ready(Some(Ok(bytes))) => self.decoder.push(&bytes),
-                Poll::Ready(Some(Err(_)) | None) => self.handle_input(Input::ClientGone),
+                Poll::Ready(Some(Err(_)) | None) => {
+                    self.ended = true;
+                    self.handle_input(Input::ClientGone);
+                }
                 Poll::Pending => return,
             }
         }
@@ -257,6 +274,8 @@ impl Actor for Connection {
     }
 
     fn stopped(&mut self, _: &mut Context) {
+        // Where the socket broke, the session does not know it yet.
+        self.handle_input(Input::ClientGone);
         let (services, session) = (&self.services, &self.session);
         services.shared.metrics.connections.decrement(1.0);
         if session.has_subscriptions() {

@@ -30,8 +30,10 @@ pub(super) struct Login {
     challenge: String,
     /// In the order of their logins, with the role each had then.
     keys: Vec<(Pubkey, Option<Role>)>,
-    /// A login is being checked; later frames wait for it.
+    /// A login is on its way or being checked; later frames wait for it.
     pending: bool,
+    /// It is being checked.
+    in_work: bool,
     attempts: u32,
     /// Until then, no signature from here is checked: too many were wrong.
     checks_paused_until: Option<Instant>,
@@ -43,6 +45,7 @@ impl Login {
             challenge,
             keys: Vec::new(),
             pending: false,
+            in_work: false,
             attempts: 0,
             checks_paused_until: None,
         }
@@ -79,6 +82,11 @@ impl Login {
         self.pending = true;
     }
 
+    fn done(&mut self) {
+        self.pending = false;
+        self.in_work = false;
+    }
+
     /// Refuses what must be verified while signatures from here are not checked.
     pub(super) fn check_signatures_checked(&self, now: Now) -> Result<(), Refusal> {
         let Some(until) = self.checks_paused_until.filter(|until| *until > now.at) else {
@@ -106,6 +114,7 @@ impl Session {
         match auth::check_login(&event, &self.login.challenge, relay_url, now.unix_secs) {
             Ok(()) => {
                 self.login.expect();
+                self.login.in_work = true;
                 self.ask(Output::VerifyLogin { event });
             }
             Err(refusal) => self.refuse_login(&event.id, &refusal, now),
@@ -118,8 +127,10 @@ impl Session {
         verdict: Result<Pubkey, Refusal>,
         now: Now,
     ) {
+        if self.client_is_gone {
+            return;
+        }
         match verdict {
-            Ok(_) if self.client_is_gone() => {}
             Ok(key) => self.ask(Output::LookUpRole {
                 key,
                 login: Some(id),
@@ -143,17 +154,29 @@ impl Session {
         let Some(id) = login else {
             return self.member_rechecked(&key, &found);
         };
+        if self.client_is_gone {
+            return;
+        }
         match found {
             RoleFound::Role(role) => match self.check_key(&key, role) {
                 Ok(()) => self.logged_in(&id, key, role, now),
                 Err(refusal) => self.refuse_login(&id, &refusal, now),
             },
             RoleFound::Shed => {
+                self.login.done();
                 self.shared.metrics.auth.concurrency_limit.increment(1);
                 self.cut_login("concurrency_limit", now);
             }
             RoleFound::Failed(refusal) => self.refuse_login(&id, &refusal, now),
         }
+    }
+
+    /// The client is gone, and a login of it may be in work.
+    pub(super) fn abandon_login(&mut self) {
+        if std::mem::take(&mut self.login.in_work) {
+            self.shared.metrics.auth.abandoned.increment(1);
+        }
+        self.login.pending = false;
     }
 
     /// Whether `key` may log in with that role.
@@ -167,7 +190,7 @@ impl Session {
     }
 
     fn logged_in(&mut self, id: &EventId, key: Pubkey, role: Option<Role>, now: Now) {
-        self.login.pending = false;
+        self.login.done();
         match self.login.keys.iter_mut().find(|(known, _)| *known == key) {
             Some(known) => known.1 = role,
             None => self.login.keys.push((key, role)),
@@ -178,7 +201,7 @@ impl Session {
     }
 
     fn refuse_login(&mut self, id: &EventId, refusal: &Refusal, now: Now) {
-        self.login.pending = false;
+        self.login.done();
         let auth = &self.shared.metrics.auth;
         match refusal.prefix() {
             "restricted" => auth.restricted.increment(1),
@@ -206,7 +229,7 @@ impl Session {
     /// Has the roles of all that are logged in here looked up again: a key that is no longer a
     /// member must not read on.
     pub(super) fn recheck_members(&mut self) {
-        if self.client_is_gone() {
+        if self.client_is_gone {
             return;
         }
         let keys = self.login.keys.iter();

@@ -44,8 +44,11 @@ pub enum Input {
     Pong,
     /// The client closes.
     ClientClosed,
-    /// The client went away, with or without saying so.
+    /// The client went away, with or without saying so. Messages that it sent before may follow;
+    /// its events are still stored.
     ClientGone,
+    /// Everything that the client sent before it went away has been taken.
+    AllTaken,
     /// The client's bytes are no messages.
     Broken(Broken),
     /// A message is not whole within its time.
@@ -140,12 +143,14 @@ pub enum Output {
 }
 
 impl Output {
+    /// Whether it is one of the reads in flight.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self, Self::ReadPage { .. } | Self::Count { .. })
+    }
+
     /// Whether it costs the database a look-up for this client alone.
     pub(super) fn is_look_up(&self) -> bool {
-        matches!(
-            self,
-            Self::ReadPage { .. } | Self::Count { .. } | Self::LookUpRole { .. }
-        )
+        self.is_read() || matches!(self, Self::LookUpRole { .. })
     }
 }
 

@@ -69,6 +69,7 @@ pub struct Session {
     shared: Arc<Shared>,
     peer: IpAddr,
     state: State,
+    client_is_gone: bool,
     outgoing: Outgoing,
     outputs: VecDeque<Output>,
     waiting: Waiting,
@@ -88,6 +89,7 @@ impl Session {
             shared,
             peer,
             state: State::Open,
+            client_is_gone: false,
             outgoing: Outgoing::default(),
             outputs: VecDeque::new(),
             waiting: Waiting::default(),
@@ -119,7 +121,8 @@ impl Session {
             Input::Ping(payload) => self.outgoing.push_pong(&payload),
             Input::Pong => {}
             Input::ClientClosed => self.leave(CloseCode::Normal, "client_closed"),
-            Input::ClientGone => self.leave(CloseCode::Normal, "client_gone"),
+            Input::ClientGone => self.client_gone(),
+            Input::AllTaken => self.leave(CloseCode::Normal, "client_gone"),
             Input::Broken(broken) => self.leave_broken(&broken, now),
             Input::MessageTimedOut => self.close(CloseCode::Policy, "message_took_too_long"),
             Input::Admitted(admitted) => self.serve_admitted(admitted, now),
@@ -160,11 +163,16 @@ impl Session {
 
     /// Whether the client's next message may be read.
     pub fn may_read(&self) -> bool {
-        matches!(self.state, State::Open)
+        self.is_open()
             && !self.login.is_pending()
             && self.frames_in_flight() < MAX_FRAMES_IN_FLIGHT
             && self.waiting.reads() + self.reads_in_flight < MAX_READS_IN_FLIGHT
             && self.outgoing.len() < MAX_UNSENT_BYTES
+    }
+
+    /// Whether more of the client's messages may follow.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
     }
 
     /// Whether the socket ends when what waits has been sent.
@@ -226,7 +234,7 @@ impl Session {
         match frame {
             Ok(ClientFrame::Event(event)) => self.receive_event(*event, span, now),
             // Its events are stored; but nobody is there to read anything.
-            _ if self.client_is_gone() => {}
+            _ if self.client_is_gone => self.abandon_login(),
             Ok(ClientFrame::Req { sub, filters }) => self.receive_req(&sub, filters, span, now),
             Ok(ClientFrame::Count { query, filters }) => {
                 self.receive_count(query, filters, span, now);
@@ -243,13 +251,19 @@ impl Session {
         self.ask_admission();
         self.verify_events();
         self.close_when_answered();
-        if matches!(self.state, State::Open) && self.outgoing.len() == 0 {
+        if self.is_open() && !self.client_is_gone && self.outgoing.len() == 0 {
             self.read_next_page(now);
         }
     }
 
-    fn client_is_gone(&self) -> bool {
-        matches!(self.state, State::Leaving(CloseCode::Normal, _))
+    /// Nobody is there any more for what would be read or who would log in.
+    fn client_gone(&mut self) {
+        self.client_is_gone = true;
+        let questions = self.outputs.len();
+        self.outputs.retain(|output| !output.is_read());
+        self.reads_in_flight -= questions - self.outputs.len();
+        self.outputs.retain(|output| !output.is_look_up());
+        self.abandon_login();
     }
 
     fn leave_broken(&mut self, broken: &Broken, now: Now) {
@@ -265,9 +279,8 @@ impl Session {
 
     fn leave(&mut self, code: CloseCode, reason: &'static str) {
         self.state = State::Leaving(code, reason);
-        if self.client_is_gone() {
-            // Nobody is there for what would be read.
-            self.outputs.retain(|output| !output.is_look_up());
+        if code == CloseCode::Normal {
+            self.client_gone();
         }
     }
 
@@ -294,6 +307,7 @@ impl Session {
 
     /// Ends when what waits has been sent.
     fn end(&mut self, reason: &'static str) {
+        self.abandon_login();
         self.state = State::Closed(reason);
     }
 

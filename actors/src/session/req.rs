@@ -57,7 +57,7 @@ impl Session {
     /// The fan-out has the subscription: its history is what was committed up to then.
     pub(super) fn subscribed(&mut self, token: u32, committed: u64, now: Now) {
         self.reads_in_flight -= 1;
-        if self.client_is_gone() {
+        if self.client_is_gone {
             return;
         }
         let Some(subscription) = self.subscriptions.by_token(token) else {

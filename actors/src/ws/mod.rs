@@ -76,6 +76,11 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Bytes that are here and not yet taken as messages.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Whether part of a message is here and the rest is not.
     pub fn is_unfinished(&self) -> bool {
         self.partial.is_some() || !self.buffer.is_empty()
@@ -172,6 +177,11 @@ pub fn push_text(out: &mut BytesMut, parts: &[&[u8]]) {
     out.reserve(length + 10);
     push_header(out, 0x1, length);
     parts.iter().for_each(|part| out.put_slice(part));
+}
+
+/// Appends a ping without a payload.
+pub fn push_ping(out: &mut BytesMut) {
+    push_header(out, 0x9, 0);
 }
 
 /// Appends the answer to a ping.

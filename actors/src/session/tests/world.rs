@@ -41,6 +41,8 @@ struct Socket {
     stalled: bool,
     /// The client's side has ended, in whatever way.
     client_gone: bool,
+    /// It went away; whether the session knows.
+    vanished: Option<bool>,
     /// Bytes of `session.outgoing` that were judged.
     judged: usize,
     /// Subscriptions that the session has, by token.
@@ -114,6 +116,7 @@ impl World {
                 sent: VecDeque::new(),
                 stalled: false,
                 client_gone: false,
+                vanished: None,
                 judged: 0,
                 open: Vec::new(),
             })
@@ -244,9 +247,14 @@ impl World {
         }
     }
 
-    /// The client goes away; the session learns it when it reads.
+    /// The client goes away. The session learns it some time before it has taken all messages.
     fn vanish(&mut self, who: usize) {
-        self.send(who, Input::ClientGone);
+        if let Some(socket) = &mut self.sockets[who]
+            && !socket.client_gone
+        {
+            socket.client_gone = true;
+            socket.vanished = Some(false);
+        }
     }
 
     /// The actor ends, whatever is in work.
@@ -343,6 +351,13 @@ impl World {
         for input in mailbox {
             self.input(who, input);
         }
+        if let Some(socket) = self.sockets[who].as_mut()
+            && socket.vanished == Some(false)
+            && (socket.sent.is_empty() || self.rng.chance(50))
+        {
+            socket.vanished = Some(true);
+            self.input(who, Input::ClientGone);
+        }
         for _ in 0..10 {
             let Some(socket) = self.sockets[who].as_mut() else {
                 return;
@@ -351,6 +366,9 @@ impl World {
                 break;
             }
             let Some(message) = socket.sent.pop_front() else {
+                if socket.vanished == Some(true) {
+                    self.input(who, Input::AllTaken);
+                }
                 break;
             };
             self.input(who, message);
@@ -379,7 +397,7 @@ impl World {
             if self.trace {
                 eprintln!("{who} < {output:?}");
             }
-            if socket.session.client_is_gone() {
+            if socket.session.client_is_gone {
                 assert!(
                     !output.is_look_up(),
                     "a look-up for a client that is gone: {output:?}"
