@@ -16,7 +16,7 @@ use tracing::Span;
 
 use crate::{
     admission::{Principal, QuotaClass},
-    db_reader::{CountEvents, LookUpRole, Read, ReadPage, RoleFound},
+    db_reader::{CountEvents, LookUpRole, Read, ReadPage, RoleFound, RoleLookUp},
     gate::Acquire,
     permits::Permit,
     ports::{Outcome, Query, Role},
@@ -175,13 +175,16 @@ impl Call {
 async fn look_up_role(services: &Services, key: Pubkey) -> Result<Option<Role>, Refusal> {
     let found = ask(|reply| {
         services.auth_gate.do_send(Acquire {
-            work: LookUpRole { key, reply },
+            work: RoleLookUp::Login(LookUpRole { key, reply }),
             since: Instant::now(),
         });
     });
     match found.await {
         RoleFound::Role(role) => Ok(role),
-        RoleFound::Shed => Err(Refusal::TooManyRequests),
+        RoleFound::Shed => {
+            services.shared.metrics.auth.concurrency_limit.increment(1);
+            Err(Refusal::LoginsBusy)
+        }
         RoleFound::Failed(refusal) => Err(refusal),
     }
 }

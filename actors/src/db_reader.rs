@@ -2,7 +2,7 @@
 //!
 //! Bound: every read holds a permit of its gate, and a page ends at [`PAGE_BYTES`], so that a slow
 //! client holds neither a connection nor more memory than a page a subscription. Arrives, from a
-//! gate: [`Start`] with a [`Read`] or a [`LookUpRole`]; from the health check: `Ping`. Leaves:
+//! gate: [`Start`] with a [`Read`] or a [`RoleLookUp`]; from the health check: `Ping`. Leaves:
 //! answers. A reader that panics is replaced by a new one.
 
 use std::{
@@ -91,6 +91,15 @@ pub struct CountEvents {
     pub reply: Reply<Result<u64, Refusal>>,
 }
 
+/// What passes the auth gate.
+pub enum RoleLookUp {
+    /// For a login.
+    Login(LookUpRole),
+    /// For a member that is logged in, with its permit of the recheck gate: one of them at most
+    /// waits among the logins.
+    Recheck(LookUpRole, GatePermit<LookUpRole>),
+}
+
 /// Looks up the role of a key that logs in, or that is logged in.
 pub struct LookUpRole {
     /// Whose.
@@ -145,6 +154,20 @@ impl Work for CountEvents {
     fn shed(self) {
         drop(self.permit);
         self.reply.send(Err(Refusal::HistoryBusy));
+    }
+}
+
+impl Work for RoleLookUp {
+    fn is_wanted(&self) -> bool {
+        match self {
+            Self::Login(look_up) | Self::Recheck(look_up, _) => look_up.is_wanted(),
+        }
+    }
+
+    fn shed(self) {
+        match self {
+            Self::Login(look_up) | Self::Recheck(look_up, _) => look_up.shed(),
+        }
     }
 }
 
@@ -287,8 +310,11 @@ impl DbReader {
         reply.send(count.map_err(|error| refusal(&error)));
     }
 
-    fn look_up_role(&mut self, look_up: LookUpRole, permit: GatePermit<LookUpRole>) {
-        let LookUpRole { key, reply } = look_up;
+    fn look_up_role(&mut self, look_up: RoleLookUp, permit: GatePermit<RoleLookUp>) {
+        let (LookUpRole { key, reply }, share) = match look_up {
+            RoleLookUp::Login(look_up) => (look_up, None),
+            RoleLookUp::Recheck(look_up, share) => (look_up, Some(share)),
+        };
         if !reply.is_wanted() {
             return;
         }
@@ -296,7 +322,7 @@ impl DbReader {
         let role = self.with_connection(|connection| connection.role(&key));
         let seconds = started.elapsed().as_secs_f64();
         self.metrics.db_role_seconds.record(seconds);
-        drop(permit);
+        drop((permit, share));
         reply.send(match role {
             Ok(role) => RoleFound::Role(role),
             Err(error) => RoleFound::Failed(refusal(&error)),
@@ -334,9 +360,9 @@ impl Handler<Start<Read>> for DbReader {
     }
 }
 
-impl Handler<Start<LookUpRole>> for DbReader {
+impl Handler<Start<RoleLookUp>> for DbReader {
     type Result = ();
-    fn handle(&mut self, start: Start<LookUpRole>, ctx: &mut Self::Context) {
+    fn handle(&mut self, start: Start<RoleLookUp>, ctx: &mut Self::Context) {
         pool::run(self, ctx, |reader| {
             reader.look_up_role(start.work, start.permit);
         });

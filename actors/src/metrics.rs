@@ -42,6 +42,8 @@ pub struct Metrics {
     pub auth_gate: GateMetrics,
     /// The share of the history cap that counts may take.
     pub count_gate: GateMetrics,
+    /// Lets rechecks of members through to the auth gate one by one.
+    pub recheck_gate: GateMetrics,
     /// Frames refused before any work.
     pub rejected_frames: Rejections,
     /// REST calls and handshakes refused before any work.
@@ -312,6 +314,7 @@ impl Metrics {
             history_gate: GateMetrics::register("history_reads"),
             auth_gate: GateMetrics::register("auth"),
             count_gate: GateMetrics::register("counts"),
+            recheck_gate: GateMetrics::register("rechecks"),
             rejected_frames: Rejections::register("websocket"),
             rejected_calls: Rejections::register("http"),
             admission_principals: gauge!("buzz_admission_principals"),

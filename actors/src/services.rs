@@ -9,7 +9,7 @@ use buzz_protocol::Filter;
 use crate::{
     admission::Admission,
     committed::Committed,
-    db_reader::{CountEvents, DbReader, LookUpRole, Read},
+    db_reader::{CountEvents, DbReader, LookUpRole, Read, RoleLookUp},
     fanout::Fanout,
     gate::Gate,
     permits::Permits,
@@ -39,7 +39,10 @@ pub struct Services {
     /// Caps the share of them that counts may take: one count may take long, and reads must go on.
     pub count_gate: Addr<Gate<CountEvents>>,
     /// Caps the logins in their database checks.
-    pub auth_gate: Addr<Gate<LookUpRole>>,
+    pub auth_gate: Addr<Gate<RoleLookUp>>,
+    /// Lets one recheck of a member through to the auth gate at a time, so that rechecks don't
+    /// displace logins.
+    pub recheck_gate: Addr<Gate<LookUpRole>>,
     /// Passes live events on.
     pub fanout: Addr<Fanout>,
     /// Knows which authorizations of REST requests were used.
@@ -80,6 +83,7 @@ impl Services {
             ("gate:history_reads", is_gone(&self.history_gate)),
             ("gate:counts", is_gone(&self.count_gate)),
             ("gate:auth", is_gone(&self.auth_gate)),
+            ("gate:rechecks", is_gone(&self.recheck_gate)),
             ("fanout", is_gone(&self.fanout)),
             ("replay", is_gone(&self.replay)),
             ("connection_registry", is_gone(&self.registry)),

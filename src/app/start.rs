@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     num::NonZeroU64,
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use actix::{Actor, Addr, Arbiter, Handler, SyncArbiter};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use buzz_actors::{
     admission::{Admission, AdmissionSettings},
     committed::Committed,
-    db_reader::{CountEvents, DbReader, LookUpRole, Read, Start},
+    db_reader::{CountEvents, DbReader, LookUpRole, Read, RoleLookUp, Start},
     fanout::Fanout,
     flag_refresher::{Cap, FlagRefresher, Refresh},
     flags::{AUTH, FlagSource, HISTORY_READS},
@@ -90,6 +90,7 @@ pub(super) fn start_services(config: &Config, store: Arc<dyn EventStore>) -> Res
         history_gate: readers.history_gate,
         count_gate: readers.count_gate,
         auth_gate: readers.auth_gate,
+        recheck_gate: readers.recheck_gate,
         fanout,
         replay: Replay::new(replay::MAX_REMEMBERED, unix_now).start(),
         registry: ConnectionRegistry::default().start(),
@@ -111,7 +112,8 @@ struct Readers {
     authorizer: Addr<DbReader>,
     history_gate: Addr<Gate<Read>>,
     count_gate: Addr<Gate<CountEvents>>,
-    auth_gate: Addr<Gate<LookUpRole>>,
+    auth_gate: Addr<Gate<RoleLookUp>>,
+    recheck_gate: Addr<Gate<LookUpRole>>,
 }
 
 /// Reads of history take no more connections than their gate lets pass; the rest is for logins.
@@ -126,8 +128,12 @@ fn start_readers(config: &Config, store: &Arc<dyn EventStore>, metrics: &Metrics
     };
     let readers = config.database.readers;
     let history_ceiling = buzz_gate::reader_ceiling(readers as u64);
-    let reader = start(history_ceiling.get() as usize, Purpose::History);
-    let authorizer = start((readers / 5).max(1), Purpose::Authorization);
+    let history = history_ceiling.get() as usize;
+    let reader = start(history, Purpose::History);
+    let authorizer = start(
+        readers.saturating_sub(history).max(1),
+        Purpose::Authorization,
+    );
     let history_gate = start_gate(
         ("history_reads", Some(history_ceiling), config.history.wait),
         &metrics.history_gate,
@@ -149,12 +155,24 @@ fn start_readers(config: &Config, store: &Arc<dyn EventStore>, metrics: &Metrics
         &metrics.auth_gate,
         send_to(authorizer.clone()),
     );
+    let next_gate = auth_gate.clone();
+    let recheck_gate = start_gate(
+        ("rechecks", Some(NonZeroU64::MIN), config.auth.recheck),
+        &metrics.recheck_gate,
+        move |look_up: LookUpRole, share| {
+            next_gate.do_send(Acquire {
+                work: RoleLookUp::Recheck(look_up, share),
+                since: Instant::now(),
+            });
+        },
+    );
     Readers {
         reader,
         authorizer,
         history_gate,
         count_gate,
         auth_gate,
+        recheck_gate,
     }
 }
 

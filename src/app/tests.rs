@@ -9,7 +9,7 @@ use std::sync::{
 use actix::{Actor, Addr, Handler, Message, System, dev::ToEnvelope};
 use buzz_actors::{
     admission::Shard,
-    db_reader::{CountEvents, DbReader, LookUpRole, Read},
+    db_reader::{CountEvents, DbReader, LookUpRole, Read, RoleLookUp},
     fanout::Fanout,
     gate::Gate,
     ports::{EventStore, Purpose, StoreError, StoreReader, StoreWriter},
@@ -52,7 +52,8 @@ can_crash!(
     ConnectionRegistry,
     Gate<Read>,
     Gate<CountEvents>,
-    Gate<LookUpRole>
+    Gate<LookUpRole>,
+    Gate<RoleLookUp>
 );
 
 /// Crashes an actor, or every member of a pool.

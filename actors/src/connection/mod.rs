@@ -127,6 +127,11 @@ impl Connection {
         self.session.handle(input, now);
     }
 
+    fn recheck_members(&mut self) {
+        self.handle_input(Input::RecheckMembers);
+        self.wake();
+    }
+
     /// Has the pump polled again.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
@@ -260,9 +265,12 @@ impl Actor for Connection {
         });
         let settings = &services.shared.settings;
         if settings.members_only {
-            ctx.run_interval(settings.auth_recheck, |connection, _| {
-                connection.handle_input(Input::RecheckMembers);
-                connection.wake();
+            let every = settings.auth_recheck;
+            // Spread: sockets that came at once are not rechecked at once.
+            let first = every.mul_f64(0.5 + (self.number % 64) as f64 / 128.0);
+            ctx.run_later(first, move |connection, ctx| {
+                connection.recheck_members();
+                ctx.run_interval(every, |connection, _| connection.recheck_members());
             });
         }
         if settings.auth_required {
@@ -287,11 +295,12 @@ impl Actor for Connection {
         services.registry.do_send(ConnectionClosed {
             connection: self.number,
         });
-        let (reason, left_out) = (session.close_reason(), session.lines_left_out());
+        let (outcome, reason) = session.ending();
+        let left_out = session.lines_left_out();
         tracing::info!(
-            target: "access", outcome = "ok", reason, peer = %self.peer, connection = self.number,
+            target: "access", outcome, reason, peer = %self.peer, connection = self.number,
             frames = session.frames_received(), left_out = (left_out > 0).then_some(left_out),
-            seconds = self.opened.elapsed().as_secs(), "connection finished: ok/{reason}"
+            seconds = self.opened.elapsed().as_secs(), "connection finished: {outcome}/{reason}"
         );
     }
 }

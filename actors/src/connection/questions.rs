@@ -1,19 +1,22 @@
 //! A session's outputs as messages to the actors. Each question carries the reply that brings its
 //! answer back as an input of the session.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix::AsyncContext;
 
 use super::{Connection, Context};
 use crate::{
-    db_reader::{CountEvents, LookUpRole, Read, ReadPage},
+    db_reader::{CountEvents, LookUpRole, Read, ReadPage, RoleLookUp},
     fanout::{Subscribe, Subscriber, Unsubscribe},
     gate::Acquire,
     reply::{Answer, Reply},
     session::{Input, LogLine, Output},
     verifier::{VerifyEvents, VerifyLogin},
 };
+
+/// A member whose recheck failed or was shed is looked up again after this.
+const RECHECK_RETRY: Duration = Duration::from_secs(2);
 
 /// A reply that comes back to this connection as an input of its session.
 fn reply<T: Answer>(ctx: &Context, input: impl FnOnce(T) -> Input + Send + 'static) -> Reply<T> {
@@ -22,7 +25,7 @@ fn reply<T: Answer>(ctx: &Context, input: impl FnOnce(T) -> Input + Send + 'stat
 
 impl Connection {
     /// Carries one output out.
-    pub(super) fn carry_out(&mut self, output: Output, ctx: &Context) {
+    pub(super) fn carry_out(&mut self, output: Output, ctx: &mut Context) {
         let services = &self.services;
         match output {
             Output::Admit {
@@ -60,9 +63,18 @@ impl Connection {
             }
             Output::LookUpRole { key, login } => {
                 let reply = reply(ctx, move |found| Input::RoleFound { key, login, found });
-                services.auth_gate.do_send(Acquire {
-                    work: LookUpRole { key, reply },
-                    since: Instant::now(),
+                let (work, since) = (LookUpRole { key, reply }, Instant::now());
+                if login.is_some() {
+                    let work = RoleLookUp::Login(work);
+                    services.auth_gate.do_send(Acquire { work, since });
+                } else {
+                    services.recheck_gate.do_send(Acquire { work, since });
+                }
+            }
+            Output::RecheckLater => {
+                ctx.run_later(RECHECK_RETRY, |connection, _| {
+                    connection.handle_input(Input::RecheckOverdue);
+                    connection.wake();
                 });
             }
             Output::Subscribe { token, filters } => {

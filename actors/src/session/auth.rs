@@ -35,6 +35,8 @@ pub(super) struct Login {
     /// It is being checked.
     in_work: bool,
     attempts: u32,
+    /// Keys whose recheck had no result.
+    overdue: Vec<Pubkey>,
     /// Until then, no signature from here is checked: too many were wrong.
     checks_paused_until: Option<Instant>,
 }
@@ -47,6 +49,7 @@ impl Login {
             pending: false,
             in_work: false,
             attempts: 0,
+            overdue: Vec::new(),
             checks_paused_until: None,
         }
     }
@@ -232,11 +235,22 @@ impl Session {
         if self.client_is_gone {
             return;
         }
-        let keys = self.login.keys.iter();
-        self.outputs.extend(keys.map(|(key, _)| Output::LookUpRole {
-            key: *key,
-            login: None,
-        }));
+        let keys = self.login.keys.iter().map(|(key, _)| *key).collect();
+        self.look_up_again(keys);
+    }
+
+    /// Has those looked up once more whose last look-up had no result: a member that was removed
+    /// must not stay because the database was busy.
+    pub(super) fn recheck_overdue(&mut self) {
+        let keys = std::mem::take(&mut self.login.overdue);
+        if !self.client_is_gone {
+            self.look_up_again(keys);
+        }
+    }
+
+    fn look_up_again(&mut self, keys: Vec<Pubkey>) {
+        let look_up = |key| Output::LookUpRole { key, login: None };
+        self.outputs.extend(keys.into_iter().map(look_up));
     }
 
     fn member_rechecked(&mut self, key: &Pubkey, found: &RoleFound) {
@@ -251,8 +265,14 @@ impl Session {
                     self.close(CloseCode::Policy, "membership_ended");
                 }
             }
-            // What can't be asked now is asked next time.
-            RoleFound::Shed | RoleFound::Failed(_) => {}
+            RoleFound::Shed | RoleFound::Failed(_) => {
+                if self.login.overdue.is_empty() {
+                    self.ask(Output::RecheckLater);
+                }
+                if !self.login.overdue.contains(key) {
+                    self.login.overdue.push(*key);
+                }
+            }
         }
     }
 

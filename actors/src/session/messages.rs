@@ -92,6 +92,8 @@ pub enum Input {
     LoginDue,
     /// The members that are logged in are to be looked up again.
     RecheckMembers,
+    /// Those whose recheck had no result are to be looked up once more.
+    RecheckOverdue,
     /// The relay shuts down. Said twice: at once.
     Shutdown,
 }
@@ -118,6 +120,8 @@ pub enum Output {
     VerifyLogin { event: Box<Event> },
     /// Look up a role; `login` is the login's event, `None` where a member is looked up again.
     LookUpRole { key: Pubkey, login: Option<EventId> },
+    /// Bring [`Input::RecheckOverdue`] after a while.
+    RecheckLater,
     /// Send matching events from now on. The shell tells the fan-out, then reads the number of the
     /// last committed batch. docs/architecture.md, "The seam".
     Subscribe { token: u32, filters: Vec<Filter> },

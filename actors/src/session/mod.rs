@@ -138,6 +138,7 @@ impl Session {
             Input::Ready => self.ready(now),
             Input::LoginDue => self.login_due(now),
             Input::RecheckMembers => self.recheck_members(),
+            Input::RecheckOverdue => self.recheck_overdue(),
             Input::Shutdown => match self.state {
                 // Told again, or leaving anyhow: there is no more time for what is in work.
                 State::Leaving(..) => self.close(CloseCode::Restart, "relay_restarts"),
@@ -180,11 +181,14 @@ impl Session {
         matches!(self.state, State::Closed(_))
     }
 
-    /// Why the session ended, for the log.
-    pub fn close_reason(&self) -> &'static str {
+    /// How the session ended, for the log: `ok`, or `denied` where the relay cut it; and why.
+    pub fn ending(&self) -> (&'static str, &'static str) {
         match self.state {
-            State::Closed(reason) => reason,
-            State::Open | State::Leaving(..) => "client_gone",
+            State::Closed(reason @ ("client_closed" | "client_gone" | "relay_restarts")) => {
+                ("ok", reason)
+            }
+            State::Closed(reason) => ("denied", reason),
+            State::Open | State::Leaving(..) => ("ok", "client_gone"),
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU64;
 
-/// The most a gate in front of `readers` connections may admit: a fifth of them, rounded down,
-/// stays free for work that passes no gate. At least 1, even for `readers` = 0.
+/// The most a gate in front of `readers` connections may admit: a fifth of them, rounded down and
+/// at least one, stays free for work that passes no gate. At least 1, even for `readers` = 0.
 #[must_use]
 pub fn reader_ceiling(readers: u64) -> NonZeroU64 {
-    NonZeroU64::new(readers - readers / 5).unwrap_or(NonZeroU64::MIN)
+    let free = (readers / 5).max(1);
+    NonZeroU64::new(readers.saturating_sub(free)).unwrap_or(NonZeroU64::MIN)
 }
 
 /// The limit that a flag's value stands for; `None` is no limit.
@@ -38,11 +39,11 @@ mod tests {
         assert_eq!(ceilings, [4, 8, 8, 12, 12, 80]);
     }
 
-    /// Kills: a quarter instead of a fifth (4 readers would lose 1); a fifth rounded up.
+    /// Kills: no reader kept free below five; none that can be taken.
     #[test]
-    fn one_reader_can_always_be_taken() {
+    fn one_reader_stays_free_and_one_can_always_be_taken() {
         let ceilings = [0, 1, 2, 4].map(|readers| reader_ceiling(readers).get());
-        assert_eq!(ceilings, [1, 1, 2, 4]);
+        assert_eq!(ceilings, [1, 1, 1, 3]);
     }
 
     /// Kills: the ceiling whatever the flag says.

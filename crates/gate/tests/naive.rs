@@ -85,7 +85,7 @@ impl Naive {
     fn expire(&mut self, now: u64) -> Vec<u32> {
         let mut shed = vec![];
         // Whoever was taken over holds up those behind it until that is reported.
-        if self.unreported.first().is_some_and(|&at| at > now) {
+        if self.next_deadline().is_none_or(|at| at > now) {
             return shed;
         }
         while self
@@ -96,6 +96,14 @@ impl Naive {
             shed.push(self.waiting.remove(0).0);
         }
         shed
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        let deadline = |&(_, at): &(u32, u64)| at;
+        let lying = self.offered().first().map(deadline);
+        let offered = self.unreported.first().copied().or(lying);
+        let queued = self.waiting.get(self.offered().len()).map(deadline);
+        offered.into_iter().chain(queued).min()
     }
 
     /// Whom a holder finds in the hand-off.
@@ -132,7 +140,9 @@ proptest! {
         for (waiter, op) in (0..).zip(ops) {
             let grants = match op {
                 Op::Acquire { wait } => {
-                    naive.waiting.push((waiter, now + wait));
+                    let is_earlier = |&&(_, at): &&(u32, u64)| at <= now + wait;
+                    let place = naive.waiting.iter().take_while(is_earlier).count();
+                    naive.waiting.insert(place, (waiter, now + wait));
                     gate.acquire(waiter, now + wait).into_iter().collect()
                 }
                 Op::TakeOver => {
@@ -174,8 +184,7 @@ proptest! {
             prop_assert_eq!(gate.in_flight(), naive.in_flight);
             prop_assert_eq!(gate.in_flight(), held.len() as u64);
             prop_assert_eq!(gate.waiting(), naive.unreported.len() + naive.waiting.len());
-            let first = naive.waiting.first().map(|&(_, at)| at);
-            prop_assert_eq!(gate.next_deadline(), naive.unreported.first().copied().or(first));
+            prop_assert_eq!(gate.next_deadline(), naive.next_deadline());
             prop_assert_eq!(gate.debt(), naive.debt());
             let offered: Vec<_> = handoff.0.borrow().iter().copied().collect();
             prop_assert_eq!(offered.as_slice(), naive.offered());

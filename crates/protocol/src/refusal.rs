@@ -17,6 +17,8 @@ pub enum Refusal {
     TooManyRequests,
     /// No reader came free in time.
     HistoryBusy,
+    /// No login look-up came free in time.
+    LoginsBusy,
     /// The subscription lost events because its client did not take them.
     FellBehind,
     /// The database does not answer.
@@ -48,6 +50,7 @@ impl fmt::Display for Refusal {
                 f.write_str("rate-limited: too many concurrent requests; retry in 1s")
             }
             Self::HistoryBusy => f.write_str("rate-limited: history reads are busy; retry in 1s"),
+            Self::LoginsBusy => f.write_str("rate-limited: logins are busy; retry in 1s"),
             Self::FellBehind => f.write_str("rate-limited: fell behind; retry in 1s"),
             Self::DatabaseUnavailable => f.write_str("error: database unavailable"),
             Self::Invalid(why) => write!(f, "invalid: {why}"),
@@ -68,6 +71,7 @@ impl Refusal {
             | Self::SharedAdmissionUnavailable
             | Self::TooManyRequests
             | Self::HistoryBusy
+            | Self::LoginsBusy
             | Self::FellBehind => "rate-limited",
             Self::DatabaseUnavailable | Self::Error(_) => "error",
             Self::Invalid(_) => "invalid",
@@ -80,12 +84,14 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// The word for logs: the prefix, but for admission its cause.
+    /// The word for logs: the prefix, but where that has several causes the cause.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Quota { .. } => "quota",
             Self::SharedAdmissionUnavailable => "unavailable",
             Self::TooManyRequests => "handler",
+            Self::HistoryBusy | Self::LoginsBusy => "concurrency_limit",
+            Self::FellBehind => "fell_behind",
             other => other.prefix(),
         }
     }
@@ -145,6 +151,7 @@ mod tests {
             Refusal::SharedAdmissionUnavailable,
             Refusal::TooManyRequests,
             Refusal::HistoryBusy,
+            Refusal::LoginsBusy,
             Refusal::FellBehind,
             Refusal::DatabaseUnavailable,
             Refusal::Superseded,

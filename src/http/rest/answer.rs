@@ -140,6 +140,7 @@ impl Failure {
             Refusal::SharedAdmissionUnavailable
             | Refusal::TooManyRequests
             | Refusal::HistoryBusy
+            | Refusal::LoginsBusy
             | Refusal::FellBehind
             | Refusal::DatabaseUnavailable
             | Refusal::Error(_) => (

@@ -182,6 +182,7 @@ impl Actors {
             Output::Count { name, permit, .. } => {
                 self.reads.push((who, Read::Count { name, permit }))
             }
+            Output::RecheckLater => self.answers.push((who, Input::RecheckOverdue)),
             Output::Log(_) => {}
         }
     }

@@ -381,7 +381,7 @@ impl World {
             if socket.session.is_closed() {
                 let session = &socket.session;
                 let polite = ["client_closed", "client_gone", "protocol_error"];
-                if polite.contains(&session.close_reason()) {
+                if polite.contains(&session.ending().1) {
                     let unanswered = session.events.len() + session.waiting.len();
                     assert_eq!(unanswered, 0, "events are answered before the close");
                 }

@@ -25,7 +25,7 @@ pub struct GateState<T, D, H> {
     ceiling: Option<NonZeroU64>,
     limit: Option<NonZeroU64>,
     in_flight: u64,
-    /// Behind those in the hand-off, in order of arrival.
+    /// Behind those in the hand-off, in the order of their deadlines.
     queue: VecDeque<(T, D)>,
     /// Holders take from it between the calls, and during them.
     handoff: H,
@@ -62,13 +62,19 @@ impl<T, D: Copy + Ord, H: HandOff<T, D>> GateState<T, D, H> {
         }
     }
 
-    /// Asks for a grant. `None`: there is no room, and `waiter` waits behind all others.
+    /// Asks for a grant. `None`: there is no room, and `waiter` waits, in the order of deadlines and
+    /// behind those with the same.
     ///
-    /// `deadline` is when [`expire`](Self::expire) sheds it. Deadlines are expected in order of
-    /// arrival (all who come to one gate wait equally long); see there for one that isn't.
+    /// `deadline` is when [`expire`](Self::expire) sheds it. All who come to one gate wait equally
+    /// long, so this is the order of arrival; but who has waited elsewhere before comes with an
+    /// earlier deadline, and gets the place it would have had. That one costs O(n).
     #[must_use = "the grant stays in flight until it is released"]
     pub fn acquire(&mut self, waiter: T, deadline: D) -> Option<(T, Grant)> {
-        self.queue.push_back((waiter, deadline));
+        if self.offered.back().is_some_and(|at| *at > deadline) {
+            self.recall();
+        }
+        let place = self.queue.partition_point(|(_, at)| *at <= deadline);
+        self.queue.insert(place, (waiter, deadline));
         // Room means that nobody else waits, so this passes nobody by.
         let granted = self.grant_next();
         self.offer();
@@ -111,8 +117,8 @@ impl<T, D: Copy + Ord, H: HandOff<T, D>> GateState<T, D, H> {
 
     /// Sheds the waiters whose deadline is `now` or before, in order.
     ///
-    /// Order of arrival holds here too: a waiter whose deadline comes before that of one ahead of
-    /// it is shed when that one has gone. Late is possible that way, early never.
+    /// Whoever was taken out of the hand-off and is not yet reported may hold up those behind it
+    /// there. Late is possible that way, early never.
     #[must_use = "who is shed has to be told"]
     pub fn expire(&mut self, now: D) -> Vec<T> {
         let mut shed = Vec::new();
@@ -131,7 +137,12 @@ impl<T, D: Copy + Ord, H: HandOff<T, D>> GateState<T, D, H> {
     #[must_use]
     pub fn next_deadline(&self) -> Option<D> {
         let queued = self.queue.front().map(|&(_, at)| at);
-        self.offered.front().copied().or(queued)
+        self.offered
+            .front()
+            .copied()
+            .into_iter()
+            .chain(queued)
+            .min()
     }
 
     /// The most that may be in flight, from 1 to the ceiling; `None`: no limit.

@@ -131,18 +131,19 @@ fn sheds_who_is_due_in_order() {
     assert_eq!((gate.next_deadline(), gate.waiting()), (Some(12), 1));
 }
 
-/// Kills: `expire` that looks behind one who is not due (it would shed c at 7).
+/// Kills: a waiter with an earlier deadline put last; one that passes those with the same deadline;
+/// those in the hand-off left ahead of it.
 #[test]
-fn sheds_nobody_before_those_ahead() {
+fn who_has_waited_elsewhere_gets_the_place_it_would_have_had() {
     let mut gate = gate(1);
     let held = take(&mut gate, 'a');
-    for (waiter, deadline) in [('b', 9), ('c', 7), ('d', 8)] {
+    for (waiter, deadline) in [('b', 9), ('c', 7), ('d', 8), ('e', 7)] {
         assert_eq!(gate.acquire(waiter, deadline), None);
     }
-    assert!(gate.expire(7).is_empty());
-    let (waiter, _held) = gate.release(held).expect("b waits");
-    assert_eq!((waiter, gate.next_deadline()), ('b', Some(7)));
-    assert_eq!(gate.expire(7), ['c']);
+    assert!(gate.expire(6).is_empty());
+    let (waiter, _held) = gate.release(held).expect("c waits");
+    assert_eq!((waiter, gate.next_deadline()), ('c', Some(7)));
+    assert_eq!(gate.expire(8), ['e', 'd']);
 }
 
 /// Kills: plain subtraction in `release`.
@@ -195,7 +196,7 @@ fn nothing_is_handed_over_in_debt() {
     let [first, _second] = ['a', 'b'].map(|waiter| take(&mut gate, waiter));
     queue(&mut gate, "cd");
     assert_eq!(granted(gate.set_limit(Some(1))), "");
-    queue(&mut gate, "e");
+    assert_eq!(gate.acquire('e', 12), None);
     assert_eq!((take_over(&mut gate), gate.waiting()), (None, 3));
     assert_eq!(granted(gate.release(first)), "");
     assert_eq!((gate.debt(), offered(&gate).as_str()), (0, "cd"));

@@ -55,13 +55,19 @@ enum Action {
 struct State {
     gate: GateState<usize, u8, VecDeque<(usize, u8)>>,
     clients: [Client; CLIENTS],
-    /// Who waits until when, in order of arrival.
+    /// Who waits until when, in order.
     line: Vec<(usize, u8)>,
     /// Messages on their way that tell of waiters who were handed a grant.
     handed_over: usize,
     now: u8,
     changes: u8,
     broken: Option<&'static str>,
+}
+
+/// Puts a client in the line: in the order of deadlines, behind those with the same.
+fn join(line: &mut Vec<(usize, u8)>, client: usize, deadline: u8) {
+    let place = line.iter().take_while(|(_, at)| *at <= deadline).count();
+    line.insert(place, (client, deadline));
 }
 
 /// Whom a step took out of the line.
@@ -93,7 +99,7 @@ impl State {
         let grants: Vec<(usize, Grant)> = match action {
             Action::Ask { client, wait } => {
                 self.clients[client] = Waiting;
-                self.line.push((client, self.now + wait));
+                join(&mut self.line, client, self.now + wait);
                 let granted = self.gate.acquire(client, self.now + wait);
                 granted.into_iter().collect()
             }

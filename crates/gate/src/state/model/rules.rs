@@ -12,7 +12,7 @@ pub(super) fn broken_by(
 ) -> Option<&'static str> {
     let mut line = before.line.clone();
     if let Action::Ask { client, wait } = action {
-        line.push((client, before.now + wait));
+        join(&mut line, client, before.now + wait);
     }
     let in_turn = |who: &[usize]| {
         line.iter()
