@@ -29,6 +29,11 @@ pub struct Settings {
     pub auth_timeout: Duration,
     /// How often a member that is logged in is looked up again, where only members may log in.
     pub auth_recheck: Duration,
+    /// Whether the challenge for a login is sent when a client connects; else it is sent just
+    /// before the first answer that asks for a login.
+    pub challenge_on_connect: bool,
+    /// A client that is silent for so long is pinged. Zero: no pings.
+    pub ping: Duration,
 }
 
 /// Shared by all sockets and calls. Read only, but for the permits and the metrics.

@@ -76,6 +76,10 @@ pub struct Server {
     pub handler_permits: usize,
     /// Live frames waiting for one slow client.
     pub send_queue: usize,
+    /// A client that is silent for so long is pinged; after two pings without an answer its socket
+    /// is cut. 0: no pings.
+    #[serde(with = "values::duration")]
+    pub ping: Duration,
     /// Shutdown: closes are spread over this time.
     #[serde(with = "values::duration")]
     pub drain: Duration,
@@ -132,6 +136,8 @@ pub struct Auth {
     pub required: bool,
     /// Only members log in, and only they publish and read.
     pub members_only: bool,
+    /// When the challenge for a login is sent.
+    pub challenge: Challenge,
     /// The longest wait at the auth gate.
     #[serde(with = "values::duration")]
     pub wait: Duration,
@@ -141,6 +147,16 @@ pub struct Auth {
     /// With `members_only`: how often members that are logged in are looked up again.
     #[serde(with = "values::duration")]
     pub recheck: Duration,
+}
+
+/// When the challenge for a login is sent (NIP-42 allows both).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Challenge {
+    /// As soon as a client connects.
+    Connect,
+    /// Just before the first answer that asks for a login.
+    Need,
 }
 
 /// `[history]`.
@@ -165,6 +181,7 @@ impl Default for Server {
             max_connections: 10_000,
             handler_permits: 1024,
             send_queue: 1024,
+            ping: Duration::from_secs(30),
             drain: Duration::from_secs(5),
             trusted_proxies: Vec::new(),
         }
@@ -204,6 +221,7 @@ impl Default for Auth {
             members_only: false,
             wait: Duration::from_secs(2),
             timeout: Duration::from_secs(10),
+            challenge: Challenge::Connect,
             recheck: Duration::from_secs(60),
         }
     }
@@ -396,6 +414,8 @@ impl Config {
             members_only: self.auth.members_only,
             auth_timeout: self.auth.timeout,
             auth_recheck: self.auth.recheck,
+            challenge_on_connect: self.auth.challenge == Challenge::Connect,
+            ping: self.server.ping,
         }
     }
 }

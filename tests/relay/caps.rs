@@ -15,8 +15,8 @@ use buzz_testkit::{
 
 use crate::RELAY;
 
-const HISTORY: &str = "buzz.relay.concurrency.history-reads";
-const AUTH: &str = "buzz.relay.concurrency.auth";
+pub(crate) const HISTORY: &str = "buzz.relay.concurrency.history-reads";
+pub(crate) const AUTH: &str = "buzz.relay.concurrency.auth";
 
 fn flags_text(values: &[(&str, i64)]) -> String {
     let lines = values.iter();
@@ -38,7 +38,7 @@ async fn gate(relay: &Relay, what: &str, gate: &str) -> f64 {
     relay.metrics().await.get(&series)
 }
 
-async fn gate_shows(relay: &Relay, what: &str, of: &str, value: f64) {
+pub(crate) async fn gate_shows(relay: &Relay, what: &str, of: &str, value: f64) {
     eventually(&format!("{what} of {of}: {value}"), || async {
         (gate(relay, what, of).await == value).then_some(())
     })
@@ -46,7 +46,7 @@ async fn gate_shows(relay: &Relay, what: &str, of: &str, value: f64) {
 }
 
 /// A relay on PostgreSQL that reads `flags.toml`, and the database's URL.
-async fn relay(settings: &str, values: &[(&str, i64)]) -> (Relay, String) {
+pub(crate) async fn relay(settings: &str, values: &[(&str, i64)]) -> (Relay, String) {
     let url = cluster::database();
     let settings = format!(
         "database.url = \"{url}\"\nfeature_flags.provider = \"file\"\n\

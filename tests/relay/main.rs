@@ -24,6 +24,7 @@ mod foreign;
 mod generations;
 mod half_open;
 mod hostile;
+mod keepalive;
 mod limits;
 mod live;
 mod members;

@@ -273,6 +273,12 @@ impl Actor for Connection {
                 ctx.run_interval(every, |connection, _| connection.recheck_members());
             });
         }
+        if !settings.ping.is_zero() {
+            ctx.run_interval(settings.ping / 2, |connection, _| {
+                connection.handle_input(Input::PingTick);
+                connection.wake();
+            });
+        }
         if settings.auth_required {
             ctx.run_later(settings.auth_timeout, |connection, _| {
                 connection.handle_input(Input::LoginDue);

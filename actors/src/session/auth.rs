@@ -28,6 +28,8 @@ const MAX_LOGINS: u32 = 256;
 /// Who the client has proved to be.
 pub(super) struct Login {
     challenge: String,
+    /// The client has it.
+    challenged: bool,
     /// In the order of their logins, with the role each had then.
     keys: Vec<(Pubkey, Option<Role>)>,
     /// A login is on its way or being checked; later frames wait for it.
@@ -45,6 +47,7 @@ impl Login {
     pub(super) fn new(challenge: String) -> Self {
         Self {
             challenge,
+            challenged: false,
             keys: Vec::new(),
             pending: false,
             in_work: false,
@@ -52,10 +55,6 @@ impl Login {
             overdue: Vec::new(),
             checks_paused_until: None,
         }
-    }
-
-    pub(super) fn challenge(&self) -> &str {
-        &self.challenge
     }
 
     pub(super) fn has(&self, key: &Pubkey) -> bool {
@@ -103,6 +102,19 @@ impl Login {
 }
 
 impl Session {
+    pub(super) fn send_challenge(&mut self) {
+        self.login.challenged = true;
+        let challenge = relay_frame::auth_challenge(&self.login.challenge);
+        self.send(&challenge);
+    }
+
+    /// Sends the challenge before an answer that asks for a login, where the client has none yet.
+    pub(super) fn challenge_before(&mut self, refusal: &Refusal) {
+        if matches!(refusal, Refusal::AuthRequired(_)) && !self.login.challenged {
+            self.send_challenge();
+        }
+    }
+
     pub(super) fn receive_login(&mut self, event: Box<Event>, now: Now) {
         if let Err(refusal) = self.login.check_signatures_checked(now) {
             self.shared.metrics.rejected_frames.count(&refusal);

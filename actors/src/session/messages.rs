@@ -88,6 +88,8 @@ pub enum Input {
     /// What was taken to be sent is on its way, and the socket has room for more. Follows whatever
     /// came before it: what was gathered is asked for now.
     Ready,
+    /// Half of the silence has passed after which a client is pinged.
+    PingTick,
     /// A login was due by now, where one is required.
     LoginDue,
     /// The members that are logged in are to be looked up again.
@@ -144,6 +146,16 @@ pub enum Output {
     },
     /// Write a line to the access log. Has no answer.
     Log(LogLine),
+}
+
+impl Input {
+    /// Whether the client itself has sent it.
+    pub(super) fn is_from_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Text(_) | Self::Binary | Self::Ping(_) | Self::Pong
+        )
+    }
 }
 
 impl Output {

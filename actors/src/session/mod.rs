@@ -51,6 +51,8 @@ use crate::{
 pub const MAX_FRAMES_IN_FLIGHT: usize = 64;
 /// History pages and counts among them.
 pub const MAX_READS_IN_FLIGHT: usize = 16;
+/// A client that leaves so many pings unanswered is gone.
+const UNANSWERED_PINGS: u8 = 2;
 /// The socket is not read while more than this waits to be sent, in bytes.
 const MAX_UNSENT_BYTES: usize = 512 * 1024;
 
@@ -80,6 +82,8 @@ pub struct Session {
     login: Login,
     log_lines: LogLines,
     frames_received: u64,
+    /// Since the client's last message.
+    silent_ticks: u8,
 }
 
 impl Session {
@@ -99,9 +103,11 @@ impl Session {
             login: Login::new(challenge),
             log_lines: LogLines::new(refusing::MAX_LINES, now.at),
             frames_received: 0,
+            silent_ticks: 0,
         };
-        // Before anything that may ask for a login (NIP-42).
-        session.send(&relay_frame::auth_challenge(session.login.challenge()));
+        if session.shared.settings.challenge_on_connect {
+            session.send_challenge();
+        }
         session
     }
 
@@ -109,6 +115,9 @@ impl Session {
     pub fn handle(&mut self, input: Input, now: Now) {
         if self.is_closed() {
             return;
+        }
+        if input.is_from_client() {
+            self.silent_ticks = 0;
         }
         match input {
             Input::Text(message) => self.receive(&message, now),
@@ -136,6 +145,7 @@ impl Session {
             Input::Counted { name, count } => self.counted(&name, count, now),
             Input::Live(live) => self.live(live, now),
             Input::Ready => self.ready(now),
+            Input::PingTick => self.ping_tick(),
             Input::LoginDue => self.login_due(now),
             Input::RecheckMembers => self.recheck_members(),
             Input::RecheckOverdue => self.recheck_overdue(),
@@ -167,7 +177,9 @@ impl Session {
         self.is_open()
             && !self.login.is_pending()
             && self.frames_in_flight() < MAX_FRAMES_IN_FLIGHT
-            && self.waiting.reads() + self.reads_in_flight < MAX_READS_IN_FLIGHT
+            // Of a client that is gone, nothing more is read from the store.
+            && (self.client_is_gone
+                || self.waiting.reads() + self.reads_in_flight < MAX_READS_IN_FLIGHT)
             && self.outgoing.len() < MAX_UNSENT_BYTES
     }
 
@@ -184,9 +196,9 @@ impl Session {
     /// How the session ended, for the log: `ok`, or `denied` where the relay cut it; and why.
     pub fn ending(&self) -> (&'static str, &'static str) {
         match self.state {
-            State::Closed(reason @ ("client_closed" | "client_gone" | "relay_restarts")) => {
-                ("ok", reason)
-            }
+            State::Closed(
+                reason @ ("client_closed" | "client_gone" | "ping_timeout" | "relay_restarts"),
+            ) => ("ok", reason),
             State::Closed(reason) => ("denied", reason),
             State::Open | State::Leaving(..) => ("ok", "client_gone"),
         }
@@ -268,6 +280,22 @@ impl Session {
         self.reads_in_flight -= questions - self.outputs.len();
         self.outputs.retain(|output| !output.is_look_up());
         self.abandon_login();
+    }
+
+    /// A client that is silent for two ticks is pinged, so that no proxy takes the socket for idle;
+    /// one that leaves [`UNANSWERED_PINGS`] unanswered is gone.
+    fn ping_tick(&mut self) {
+        if !self.may_read() {
+            // What the client sends is not read now, so it may not be as silent as it seems.
+            self.silent_ticks = 0;
+            return;
+        }
+        self.silent_ticks += 1;
+        if self.silent_ticks >= 2 * (UNANSWERED_PINGS + 1) {
+            self.end("ping_timeout");
+        } else if self.silent_ticks.is_multiple_of(2) {
+            self.outgoing.push_ping();
+        }
     }
 
     fn leave_broken(&mut self, broken: &Broken, now: Now) {

@@ -66,6 +66,10 @@ impl Outgoing {
         ws::push_text(&mut self.bytes, &[text.as_bytes()]);
     }
 
+    pub(super) fn push_ping(&mut self) {
+        ws::push_ping(&mut self.bytes);
+    }
+
     pub(super) fn push_pong(&mut self, payload: &[u8]) {
         ws::push_pong(&mut self.bytes, payload);
     }

@@ -58,6 +58,7 @@ impl Session {
         metrics.events.count_refused(refusal);
         metrics.rejected_frames.count(refusal);
         self.log_refused("EVENT", refusal.reason(), now);
+        self.challenge_before(refusal);
         self.send(&relay_frame::ok(id, false, &refusal.to_string()));
     }
 
@@ -75,6 +76,7 @@ impl Session {
         }
         self.shared.metrics.rejected_frames.count(refusal);
         self.log_refused(verb, refusal.reason(), now);
+        self.challenge_before(refusal);
         let text = refusal.to_string();
         self.send(&relay_frame::closed(sub, &text));
         if verb == "COUNT" && refusal.prefix() == "rate-limited" {

@@ -13,7 +13,7 @@ mod naive;
 mod world;
 
 use self::world::World;
-use super::MAX_UNSENT_BYTES;
+use super::{Input, MAX_UNSENT_BYTES, Session};
 
 const STEPS: usize = 150;
 
@@ -71,4 +71,28 @@ fn a_socket_is_not_read_while_much_waits_to_be_sent() {
     assert!(!session.may_read());
     session.take_outgoing();
     assert!(session.may_read());
+}
+
+/// Kills: no pings; a silent client that is never cut, or after one ping; pings that a message does
+/// not put off.
+#[test]
+fn a_silent_client_is_pinged_and_cut_after_two_unanswered_pings() {
+    let mut world = World::new(4, false);
+    let now = world.now();
+    let session = world.session(0);
+    session.take_outgoing();
+    let mut tick = |session: &mut Session| {
+        session.handle(Input::PingTick, now);
+        session.take_outgoing().map(|bytes| bytes.to_vec())
+    };
+    let ping = Some(vec![0x89, 0]);
+    assert_eq!([tick(session), tick(session)], [None, ping.clone()]);
+    session.handle(Input::Pong, now);
+    for _ in 0..2 {
+        assert_eq!([tick(session), tick(session)], [None, ping.clone()]);
+    }
+    assert_eq!(tick(session), None);
+    assert!(!session.is_closed());
+    assert_eq!(tick(session), None);
+    assert_eq!(session.ending(), ("ok", "ping_timeout"));
 }

@@ -92,6 +92,8 @@ impl World {
             members_only: rng.chance(20),
             auth_timeout: Duration::from_secs(10),
             auth_recheck: Duration::from_secs(10),
+            challenge_on_connect: rng.chance(70),
+            ping: Duration::from_secs(30),
         };
         let shared = Arc::new(Shared {
             settings,
@@ -140,7 +142,7 @@ impl World {
         &mut self.sockets[who].as_mut().expect("open").session
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now {
             at: self.start + Duration::from_millis(50 * self.steps),
             unix_secs: UNIX + self.steps / 20,
@@ -435,7 +437,7 @@ impl World {
         socket.session.handle(input, now);
         let reads = socket.session.waiting.reads() + socket.session.reads_in_flight;
         assert!(socket.session.frames_in_flight() <= MAX_FRAMES_IN_FLIGHT);
-        assert!(reads <= MAX_READS_IN_FLIGHT);
+        assert!(reads <= MAX_READS_IN_FLIGHT || socket.session.client_is_gone);
         for output in socket.session.outputs.iter().skip(known) {
             if let Output::Subscribe { token, filters } = output {
                 socket.client.served(filters);
