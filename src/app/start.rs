@@ -41,6 +41,9 @@ use crate::{
 
 /// A request head must be whole within this time, so that a slow handshake costs little.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// An idle connection for REST calls stays open so long: longer than a proxy in front keeps its own
+/// (nginx: 60 s), so that none is closed while a request is on its way.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// After the relay's side has closed, the client's side may take this long. Not less: the HTTP
 /// server reckons it from a clock that is up to half a second late, and never fires a timer that
 /// has passed already.
@@ -247,6 +250,7 @@ pub(super) fn start_public(
     .workers(cores())
     .shutdown_timeout(LAST_CALLS_SECS)
     .max_connections(config.server.max_connections.saturating_add(SPARE_SOCKETS))
+    .keep_alive(KEEP_ALIVE)
     .client_request_timeout(HANDSHAKE)
     .client_disconnect_timeout(CLOSING)
     .disable_signals()

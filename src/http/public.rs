@@ -17,8 +17,8 @@ use actix_web::{
         Method,
         header::{
             ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-            ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_KEY,
-            TRANSFER_ENCODING, UPGRADE,
+            ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, RETRY_AFTER, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING,
+            UPGRADE, VARY,
         },
     },
     rt::net::TcpStream,
@@ -102,9 +102,10 @@ async fn root(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
-    if header(UPGRADE).is_none()
-        && let Some(resource) = public.rest.resource(request.uri().path())
-    {
+    // A server may ignore an upgrade that it does not know (RFC 9110, section 7.8): Java's client and
+    // `curl --http2` ask for h2c with every request.
+    let to_websocket = header(UPGRADE).is_some_and(|to| lists(to, "websocket"));
+    if !to_websocket && let Some(resource) = public.rest.resource(request.uri().path()) {
         let peer = public.client(&request);
         return Ok(public.rest.answer(&request, payload, resource, peer).await);
     }
@@ -120,11 +121,12 @@ async fn root(
             .force_close()
             .body("this is a Nostr relay: use a WebSocket\n"));
     }
-    if header(UPGRADE).is_some() {
+    if to_websocket {
         upgrade(&request, payload, &public).await
-    } else if header(ACCEPT).is_some_and(|accept| accept.contains("application/nostr+json")) {
+    } else if accepts_information(&request) {
         Ok(cors(HttpResponse::Ok())
             .content_type("application/nostr+json")
+            .insert_header((VARY, "Accept"))
             .body(public.information.clone()))
     } else {
         let url = &public.services.shared.settings.relay_url;
@@ -139,10 +141,38 @@ async fn root(
         };
         Ok(answer
             .content_type("text/plain; charset=utf-8")
+            .insert_header((VARY, "Accept"))
             .body(format!(
                 "This is a Nostr relay (buzz-relay). Point a Nostr client at {url}\n"
             )))
     }
+}
+
+/// Whether a comma-separated list has this element, in any case.
+fn lists(list: &str, element: &str) -> bool {
+    let mut elements = list.split(',').map(str::trim);
+    elements.any(|one| one.eq_ignore_ascii_case(element))
+}
+
+/// Whether the relay's information (NIP-11) is asked for: by one of the media types in any of the
+/// Accept lines (RFC 9110, section 12.5.1). `q=0` is a refusal.
+fn accepts_information(request: &HttpRequest) -> bool {
+    let lines = request.headers().get_all(ACCEPT);
+    let lines = lines.filter_map(|line| line.to_str().ok());
+    let mut ranges = lines.flat_map(|line| line.split(','));
+    ranges.any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_ours = parts
+            .next()
+            .is_some_and(|media| media.eq_ignore_ascii_case("application/nostr+json"));
+        let refused = parts.any(|parameter| {
+            let value = parameter
+                .strip_prefix("q=")
+                .or(parameter.strip_prefix("Q="));
+            value.is_some_and(|q| q.trim().parse() == Ok(0.0_f32))
+        });
+        is_ours && !refused
+    })
 }
 
 /// Refuses a chunked body. It is held until the answer is out: the server would read on for the
@@ -170,10 +200,8 @@ async fn upgrade(
     payload: Payload,
     public: &Public,
 ) -> Result<HttpResponse, Error> {
-    let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
-    let is_websocket = header(UPGRADE).is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
-    let has_key = header(SEC_WEBSOCKET_KEY).is_some_and(|key| key.len() == 24);
-    if !is_websocket || !has_key {
+    let key = request.headers().get(SEC_WEBSOCKET_KEY);
+    if key.is_none_or(|key| key.len() != 24) {
         return Ok(HttpResponse::BadRequest()
             .force_close()
             .body("no WebSocket handshake\n"));

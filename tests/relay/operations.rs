@@ -328,3 +328,28 @@ async fn a_probe_of_the_wrong_port_fails() {
         assert_eq!(http::get(relay.addr, path).await.status, status, "{path}");
     }
 }
+
+/// Kills: the presence of a header taken for its value; media types compared by case, or looked for
+/// in one line of several; a refusal (`q=0`) taken for a wish.
+#[tokio::test]
+async fn the_value_of_a_header_counts_and_not_its_presence() {
+    let relay = RELAY.start().await;
+    let h2c = "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n";
+    for (headers, is_information) in [
+        (format!("Accept: application/nostr+json\r\n{h2c}"), true),
+        (
+            "Accept: text/html\r\nAccept: */*;q=0.1, Application/Nostr+JSON;q=0.9\r\n".into(),
+            true,
+        ),
+        ("Accept: application/nostr+json;q=0\r\n".into(), false),
+        (h2c.into(), false),
+    ] {
+        let answer = http::request(relay.addr, "/", &headers).await;
+        assert_eq!(answer.status, 200, "{headers}");
+        let found = answer.header("content-type") == Some("application/nostr+json");
+        assert_eq!(found, is_information, "{headers}");
+        assert_eq!(answer.header("vary"), Some("Accept"), "{headers}");
+    }
+    let answer = http::request(relay.addr, "/openapi.json", h2c).await;
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+}
