@@ -121,14 +121,14 @@ pub fn export(config: &Config, filter: Option<&str>) -> Result<()> {
         .transpose()
         .context("--filter")?;
     let options = store::Options {
-        // Nobody waits for a page of it.
+        // No client waits for a page of it.
         statement_timeout: EXPORT_TIMEOUT,
         ..config.store()
     };
     let store = open_existing(&options)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
     match export::export(&*store, filter, unix_now(), &mut output) {
-        // Whoever reads has seen enough.
+        // The reader has seen enough.
         Err(ExportError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(error.into()),
         Ok(count) => {

@@ -1,5 +1,5 @@
-//! `buzz-relay member`: who belongs to the relay, and as what. Works beside a running relay, which
-//! asks for a role at each login.
+//! `buzz-relay member`: who belongs to the relay, and in which role. It may run beside a relay, which
+//! looks up the role at each login.
 
 use std::io::Write;
 

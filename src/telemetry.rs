@@ -1,4 +1,4 @@
-//! Logs, traces and the metrics exporter.
+//! Logs, traces and the metrics exporter, with their settings (`[telemetry]`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -102,7 +102,7 @@ pub struct Telemetry {
 /// When the filter or the endpoint is wrong.
 pub fn start(settings: &Settings) -> Result<Telemetry> {
     let filter = parse_filter(&settings.log).context("telemetry.log")?;
-    // Whoever reads the log may stall: lines are then dropped and counted, and no socket waits.
+    // If the log's reader stalls, lines are dropped and counted, so that no socket waits.
     let (writer, log) = tracing_appender::non_blocking(std::io::stderr());
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     let lines = match settings.log_format {

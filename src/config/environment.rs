@@ -61,8 +61,8 @@ pub(super) fn aliases() -> Result<Vec<Alias>, ConfigError> {
     Ok(set)
 }
 
-/// Refuses variables that would be ignored in silence, for want of one of two underscores, or be
-/// changed in silence, for they are no text.
+/// Refuses variables that would be ignored silently because one of two underscores is missing, and
+/// those that would be changed silently because they are not UTF-8.
 pub(super) fn check_names() -> Result<(), ConfigError> {
     let defaults = toml::Table::try_from(Config::default());
     let defaults = defaults.map_err(|error| ConfigError::Value(error.to_string()))?;

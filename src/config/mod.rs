@@ -29,7 +29,7 @@ use crate::{
     telemetry, values,
 };
 
-/// The file that is read where none is named and it exists.
+/// The file that is read if none is named and this one exists.
 pub const DEFAULT_FILE: &str = "config/relay.toml";
 
 /// More would each cost a thread and a database connection that no machine has a core for.

@@ -2,8 +2,8 @@
 //! Each is a [`FlagSource`]; the flag refresher asks it every `feature_flags.refresh`.
 //!
 //! Flags may only choose between equivalent implementations or tighten an operational limit whose
-//! shedding stays retryable. So whatever goes wrong here, nothing worse follows than the limit that
-//! holds without flags; and what is in force stays in force while a provider can't be asked.
+//! shedding stays retryable. So the worst outcome of a failing provider is the limit without flags.
+//! Values in force stay in force while a provider can't be reached.
 
 mod environment;
 mod file;

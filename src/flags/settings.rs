@@ -10,7 +10,7 @@ use crate::values;
 /// More often than this no operator looks.
 const MIN_REFRESH: Duration = Duration::from_millis(100);
 const MAX_REFRESH: Duration = Duration::from_secs(60 * 60);
-/// The relay serves nobody while it waits.
+/// The relay serves no client while it waits.
 const MAX_START_WAIT: Duration = Duration::from_secs(60);
 
 /// `[feature_flags]`.
@@ -50,7 +50,7 @@ pub struct LaunchDarklySettings {
     /// The key of the environment; a secret.
     #[serde(with = "values::text")]
     pub sdk_key: String,
-    /// A relay proxy of one's own; empty: the service itself.
+    /// The URL of a relay proxy; empty: the service itself.
     #[serde(with = "values::text")]
     pub relay_proxy_url: String,
     /// How long the start waits for the first values.

@@ -1,5 +1,5 @@
 //! Brings events in as JSON Lines: read and stored on the calling thread, verified on all cores,
-//! in the order of the file. A few chunks of lines are under way at once, whatever the file's size.
+//! in the order of the file. Bound: a few chunks of lines are in memory at once, whatever the file's size.
 
 use std::{
     collections::VecDeque,

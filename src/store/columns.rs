@@ -1,5 +1,4 @@
-//! A row's columns, whichever database it comes from, and what is made of them: all statements
-//! select them in one order.
+//! Reads the columns of a row of either database. All statements select them in the same order.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,6 @@
-//! What an error of a database means to the relay. Each database maps its codes to this enum in
-//! one function; what the relay does about an error follows from it alone.
+//! What a database's error means to the relay. Each database maps its error codes to [`Fault`] in
+//! one function. Whether work is retried and which [`StoreError`] it ends with follow from the
+//! fault alone.
 
 use std::{error::Error, fmt};
 
@@ -10,13 +11,13 @@ use crate::error_chain::chain;
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Somebody else holds what the statement needs, or won a conflict.
+    /// Another connection holds a lock that the statement needs, or won a conflict.
     Busy,
     /// Disk, memory or the server's connections are used up.
     Full,
     /// The file or the server can't be reached, read or written now.
     Unreachable,
-    /// The session has ended, or can do no more work; a new one may.
+    /// The session has ended or is unusable; a new one may work.
     SessionLost,
     /// The statement ran longer than it may and was stopped.
     TimedOut,

@@ -1,6 +1,6 @@
 //! The keys under which an event can be found, besides its position: 64-bit numbers, so that the
-//! index is small and compares fast. Two values may share a key: whoever looks up a key checks the
-//! event it finds. Keys are on disk: their computation must never change.
+//! index is small and compares fast. Two values may share a key, so every event that a key leads to
+//! is checked. Keys are on disk: their computation must never change.
 
 use std::hash::Hasher;
 

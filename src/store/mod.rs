@@ -1,4 +1,4 @@
-//! The store: events on disk, behind the contracts of [`buzz_actors::ports`].
+//! The store: events on disk, behind the traits of [`buzz_actors::ports`].
 //!
 //! | module | holds |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `batch` | what a batch of events does to the store (pure) |
 //! | `options` | where events are kept, and how |
 //! | `fault` | what a database's error means |
-//! | `schema` | the tables, as the compiler knows them |
-//! | `statements` | those of a fixed shape, for both databases |
-//! | `columns` | what is made of a row of either database |
+//! | `schema` | the tables, for Diesel |
+//! | `statements` | statements of a fixed shape, for both databases |
+//! | `columns` | reads the rows of either database |
 //! | `lookup` | what a batch must read of the store (pure) |
 //! | `plan` | which index entries answer a filter (pure) |
 //! | `check` | whether a stored event matches a filter (pure) |

@@ -1,5 +1,5 @@
-//! The tables as the compiler knows them: it checks every statement in Diesel's language against
-//! this. `migrations` makes them, and a test on each database reads every column.
+//! The tables for Diesel: the compiler checks every DSL statement against them. `migrations` creates
+//! them; a test on each database reads every column.
 
 diesel::table! {
     /// Events: see `position`.

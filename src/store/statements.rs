@@ -1,11 +1,11 @@
-//! Statements of a fixed shape that both databases share, in Diesel's language. Those whose shape
+//! Statements of a fixed shape that both databases share, in Diesel's DSL. Statements whose shape
 //! follows from a query or a batch are text: see each database's `statement`.
 
 use diesel::{dsl::auto_type, prelude::*};
 
 use super::schema::{event, member};
 
-/// Rows that expired at or before `now`, up to `max` of them. Below zero stand deletions, which stay.
+/// Up to `max` rows that expired at or before `now`. Deletions have values below zero and stay.
 #[auto_type]
 pub(super) fn expired(now: i64, max: i64) -> _ {
     event::table

@@ -1,5 +1,5 @@
-//! The provider `launchdarkly`: the service's streaming SDK, on a runtime of its own. Nothing of it
-//! runs unless it is chosen. Values stay in force while the service is away; before the first ones
+//! The provider `launchdarkly`: the service's streaming SDK, on its own runtime. None of it runs
+//! unless it is chosen. Values stay in force while the service is away; before the first ones
 //! no flag has a value.
 
 mod connection;

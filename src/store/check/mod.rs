@@ -1,6 +1,5 @@
-//! Whether a stored event matches a filter, read from its canonical JSON without parsing it: the
-//! same rule as [`Filter::matches`], which live events are matched by (a property test holds one
-//! against the other).
+//! Whether a stored event matches a filter, read from its canonical JSON without parsing it. Live
+//! events use [`Filter::matches`]; a property test compares the two.
 
 use std::collections::HashSet;
 

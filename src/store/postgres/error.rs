@@ -1,5 +1,5 @@
-//! What goes wrong in a session, and what it means: told by the server's SQLSTATE, as its messages
-//! come in the server's language.
+//! What goes wrong in a session, and which [`Fault`] it is. That is decided by the server's
+//! SQLSTATE, since its messages may be in any language.
 
 use buzz_actors::ports::StoreError;
 use diesel::result::Error as SqlError;
@@ -37,7 +37,7 @@ impl Error {
     pub(super) fn into_store_error(self, place: &str) -> StoreError {
         let fault = self.fault();
         match self {
-            // Diesel's layer says nothing of its own.
+            // Diesel's layer adds nothing.
             Self::Sql(SqlError::QueryBuilderError(error)) => fault.at(place, error),
             error => fault.at(place, error),
         }
@@ -60,18 +60,18 @@ fn of_code(code: &str) -> Fault {
         (_, "57014") => Fault::TimedOut,
         // data_corrupted, index_corrupted.
         (_, "XX001" | "XX002") => Fault::Corrupt,
-        // Conflicts and deadlocks; locks that are not to be had.
+        // Conflicts and deadlocks; locks that are not available.
         ("40" | "55", _) => Fault::Busy,
         // Insufficient resources, a full disk among them.
         ("53", _) => Fault::Full,
         // System errors, such as failed reads and writes of the server's files.
         ("58", _) => Fault::Unreachable,
-        // The connection failed; the operator or a crash ends it.
+        // Connection exceptions; an operator or a crash ended the session.
         ("08" | "57", _)
-        // It is out of step, ended a transaction that was idle for too long, or reaches a server
-        // that became a standby.
+        // Invalid transaction states: a transaction was idle for too long, or the server became a
+        // standby.
         | ("25", _)
-        // It prepared statements that are gone or stand for tables that have changed.
+        // Prepared statements that are gone, or whose tables have changed.
         | ("26", _) | (_, "0A000") => Fault::SessionLost,
         _ => Fault::Failed,
     }

@@ -1,8 +1,7 @@
-//! One session with a server, spoken to by the thread that calls. Each has a small runtime of its
-//! own; when it is given up, runtime and socket end with it, so that no session is left behind in
-//! a transaction.
+//! One session with a server, used from the calling thread. Each session has its own small runtime.
+//! Dropping it ends the runtime and the socket, so no session is left open in a transaction.
 //!
-//! Bound: each statement is awaited to its end or, past a time limit, the session is given up.
+//! Bound: a statement that takes longer than its limit, plus a grace time, ends the session.
 
 use std::{ops::ControlFlow, time::Duration};
 

@@ -1,9 +1,9 @@
-//! The store on PostgreSQL, through diesel-async: no C library. Each reader and the writer owns
-//! one session (`link`); a session that failed is replaced on its next use. Several relays may
-//! share a database (`origin`), and history may be read from a replica (`reader`).
+//! The store on PostgreSQL, through diesel-async, without a C library. Each reader and the writer
+//! owns one session (`link`). A session that failed is replaced on its next use. Several relays
+//! may share a database (`origin`), and history may be read from a replica (`reader`).
 //!
-//! Everything here blocks its caller, as the contracts say. The writer's work runs on a thread of
-//! its own beside the caller's, which may be inside a runtime where waiting is forbidden.
+//! Everything here blocks its caller, as the ports require. The writer's caller may be inside a
+//! runtime, where blocking on a session is forbidden, so its work runs on a separate thread.
 
 mod error;
 mod last_batch;
@@ -78,7 +78,7 @@ impl EventStore for PostgresStore {
     }
 }
 
-/// Runs `work` on a thread of its own and waits for it.
+/// Runs `work` on a separate thread and waits for it.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(done) => done,

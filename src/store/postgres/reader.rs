@@ -1,8 +1,8 @@
-//! A reader: PostgreSQL's look-ups for the shared way of answering queries (`crate::store::read`),
-//! and the choice between the replica and the primary.
+//! A reader: PostgreSQL's look-ups for `crate::store::read`, and the choice between the replica and
+//! the primary.
 //!
-//! The replica may lag: it is asked only for queries all of whose batches it has, the others go to
-//! the primary. A replica that fails is left alone for a second at a time.
+//! The replica may lag. It serves only queries whose batches it has; the others go to the primary.
+//! After a failure the replica is not asked for a second.
 
 use std::{
     ops::{ControlFlow, Range},

@@ -1,4 +1,5 @@
-//! A session that is given up when it fails and opened anew when it is needed next.
+//! A session that is dropped when it fails and opened again on its next use. A statement that was
+//! stopped at its time limit keeps its session.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A row of the driver's as Diesel and the store read it: in place, without copies.
+//! The driver's row, as Diesel and the store read it: in place, without copies.
 
 use std::{error::Error as StdError, num::NonZeroU32, ops::Range};
 

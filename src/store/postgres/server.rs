@@ -1,4 +1,4 @@
-//! Where a server is, and how it is connected to: address, TLS, and what a session is told first.
+//! Where a server is, and how to connect to it: address, TLS and time limits.
 
 use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
-//! One connection to a server, as Diesel wants one, on the driver itself. diesel-async has its own,
-//! which keeps the text of a server's error and drops its SQLSTATE; here the driver's error comes
-//! through whole (see `driver_error`).
+//! One connection to a server: implements diesel-async's connection trait on the driver itself.
+//! diesel-async's own connection keeps the text of a server's error and drops its SQLSTATE; this
+//! one passes the driver's error on whole (see `driver_error`).
 
 use std::{
     any::TypeId, collections::HashMap, error::Error as StdError, future::poll_fn, task::Poll,
@@ -33,7 +33,7 @@ pub(super) struct Session {
     client: Client,
     /// Taken when the connection is found closed.
     driver: Option<Driver>,
-    /// The statements are few: none is ever forgotten.
+    /// Never evicted: the relay has few statements.
     prepared: HashMap<Key, tokio_postgres::Statement>,
 }
 
@@ -46,7 +46,8 @@ impl Session {
         }
     }
 
-    /// The server's last words, where all the client knows is that the connection is closed.
+    /// Diesel's error for the driver's. If the client only knows that the connection is closed, the
+    /// reason is what the connection's task ended with.
     async fn failed(&mut self, error: Error) -> SqlError {
         if error.is_closed()
             && let Some(driver) = self.driver.take()
@@ -107,7 +108,7 @@ where
     }))
 }
 
-/// The one variant of Diesel's error that takes an error as it is.
+/// Puts the driver's error into a variant of Diesel's that keeps it whole.
 fn wrap(error: Error) -> SqlError {
     SqlError::QueryBuilderError(Box::new(error))
 }
@@ -120,7 +121,7 @@ pub(super) fn driver_error(error: &SqlError) -> Option<&Error> {
     }
 }
 
-/// What stands for a statement's text.
+/// The cache key of a statement.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     /// The query's type, where that alone decides the text.

@@ -1,6 +1,6 @@
-//! The statements, each with a text that its type alone decides, so that each is prepared once a
-//! connection. Lists are bound as arrays: one text serves any number of values, and none of
-//! PostgreSQL's 65,535 binds a value is used up.
+//! Statements as text, where the shape follows from a query or a batch. The type of a statement
+//! decides its text, so each is prepared once a connection. Lists are bound as arrays: one text
+//! serves any number of values, whatever PostgreSQL's limit of 65,535 binds.
 
 use std::marker::PhantomData;
 

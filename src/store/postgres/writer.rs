@@ -1,10 +1,10 @@
 //! The session that writes: looks up what a batch needs to know, lets `batch` decide, and carries
 //! the changes out, all in one transaction under one lock over all relays. So competing versions and
-//! deletions from several relays are settled in the database, one batch after the other.
+//! deletions from several relays are decided in the database, one batch after the other.
 //!
 //! A session may break at any point. Before COMMIT is sent nothing is stored, and the batch is
-//! tried again; behind it, the batch's token tells the next session whether it was committed. So
-//! each event is answered once, and what is answered is true.
+//! retried. After it, the batch's token tells the next session whether it was committed. So each
+//! event gets one answer, and the answer is true.
 
 use std::{
     collections::HashSet,

@@ -1,5 +1,5 @@
 //! Merges many streams of positions, newest first, and reads the events only of those that come
-//! out. Streams are read in pages that begin small and double, so that few entries are read in vain.
+//! out. Streams are read in pages that begin small and double, so that few entries are read for nothing.
 
 use std::{
     collections::BinaryHeap,

@@ -104,7 +104,7 @@ pub(crate) fn answer<T: Tables>(
     }
     query.before = before;
     match result {
-        // What was asked for has been passed: what goes wrong behind it is no matter.
+        // Everything that was wanted has been passed, so a later error does not matter.
         _ if paused => Ok(Progress::Paused),
         Ok(()) if late => Err(StoreError::TookTooLong),
         Ok(()) => Ok(Progress::Done),

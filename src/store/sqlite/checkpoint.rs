@@ -1,12 +1,13 @@
-//! Keeps the write-ahead log bounded. SQLite moves it into the database by itself, but starts it
-//! anew only in a moment without readers; where reads overlap all the time that never comes, and
-//! the log grows. Past [`WAL_BOUND`] the writer makes that moment: new readers wait for nothing,
-//! those that read are waited for.
+//! Keeps the write-ahead log bounded. SQLite copies the log into the database by itself, but
+//! restarts it only at a moment without readers. Where reads always overlap there is no such
+//! moment, and the log grows. Past [`WAL_BOUND`] the writer forces a restart: it waits for the
+//! reads in progress, while new reads go on without delay.
 //!
-//! A wait that is too short fails, however often it is tried: reads that overlap and last longer
-//! would let the log grow without end. So each failed attempt doubles the wait of the next one, up
-//! to one that outlasts every read the relay allows. Past that it is another process (an export
-//! that nobody reads), for which writes are not held up again and again.
+//! A fixed wait is not enough: if reads overlap and each lasts longer than the wait, every attempt
+//! fails and the log grows without limit. So each failed attempt doubles the next wait, up to one
+//! that is longer than any read the relay allows. If that one fails too, another process holds the
+//! log (such as a stopped export). Then the waits are short again until an attempt succeeds, so
+//! that writes are not blocked for long.
 
 use std::time::{Duration, Instant};
 
@@ -25,17 +26,17 @@ pub(super) const WAL_BOUND: u64 = 64 * 1024 * 1024;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// No attempt waits longer, whatever a read may take.
 const MOST_WAIT: Duration = Duration::from_secs(10);
-/// Between two attempts batches are written.
+/// The pause between two attempts, in which batches are written.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same, where the longest wait was in vain.
+/// The pause after the longest wait has failed.
 const LONG_PAUSE: Duration = Duration::from_secs(5);
 
 /// When the log may be tried again, and how long readers are waited for.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// A wait that every read of this relay ends within.
+    /// Every read of this relay ends within it.
     longest_wait: Duration,
-    /// `None` where the longest wait was in vain.
+    /// `None` after the longest wait has failed.
     next_wait: Option<Duration>,
     not_before: Option<Instant>,
 }
@@ -89,7 +90,7 @@ impl Checkpoints {
             tracing::warn!(
                 log_bytes,
                 waited_ms = wait.as_millis(),
-                "reads hold the write-ahead log: it grows"
+                "reads hold the write-ahead log; it grows"
             );
         }
         self.attempted(is_complete, Instant::now());

@@ -1,10 +1,11 @@
 //! What goes wrong inside a connection, and what it means.
 //!
-//! Diesel keeps SQLite's message and drops its code, and asking the library for the code takes
-//! `unsafe`. So the code is found by its message: what is not about a statement's text has the
-//! message that `sqlite3_errstr` gives for the code, word for word. `code_to_str` asks the linked
-//! library for it, so no text of its is written down here. Messages about a statement (`no such
-//! column: …`) are never equal to one of these; tests provoke what can be provoked.
+//! Diesel keeps SQLite's message and drops its result code, and reading the code from the
+//! connection takes `unsafe`. So the code is found from the message. We rely on this: for an error
+//! that is not about the statement's text, `sqlite3_errmsg` gives exactly the text that
+//! `sqlite3_errstr` gives for the code. That text is taken from the linked library (`code_to_str`)
+//! and compared as a whole. A message about a statement, such as `no such column: …`, never equals
+//! one of them. Tests provoke these errors in the real library.
 
 use buzz_actors::ports::StoreError;
 use diesel::result::Error as SqlError;
@@ -37,7 +38,7 @@ impl Error {
     }
 }
 
-/// The result codes that stand for something else than a wrong statement.
+/// The result codes that do not mean a wrong statement.
 const CODES: [(std::ffi::c_int, Fault); 13] = [
     (ffi::SQLITE_BUSY, Fault::Busy),
     (ffi::SQLITE_LOCKED, Fault::Busy),

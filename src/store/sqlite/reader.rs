@@ -1,5 +1,5 @@
-//! A connection that reads: SQLite's look-ups for the shared way of answering queries
-//! (`crate::store::read`). Nothing is held open between two calls.
+//! A connection that reads: SQLite's look-ups for `crate::store::read`. No transaction stays open
+//! between two calls.
 
 use std::{
     ops::{ControlFlow, Range},

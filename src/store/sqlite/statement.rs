@@ -1,5 +1,5 @@
-//! The statements, each with a text that its type alone decides: Diesel then prepares it once a
-//! connection, which for such short statements halves their cost.
+//! Statements as text, where the shape follows from a query or a batch. The type of a statement
+//! decides its text, so Diesel prepares each once a connection; that halves the cost of short ones.
 
 use std::{marker::PhantomData, ops::ControlFlow};
 
