@@ -126,6 +126,7 @@ impl Subscriptions {
             self.recovery.refused(pending, now, &mut self.subs);
             return effects;
         }
+        wire.live = false;
         match prefix {
             Some("rate-limited") => wire.stage = READY,
             Some("error") => {
