@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::{admin::Admin, net::Target, process::Relay};
 
@@ -195,6 +196,16 @@ pub(crate) struct AuthStormArgs {
     pub(crate) seed: u64,
 }
 
+/// What a client of `switch` has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pattern {
+    /// One subscription for each channel.
+    Channels,
+    /// An app's sidebar: two subscriptions for each channel, and ten that belong to no channel.
+    Sidebar,
+}
+
 #[derive(Args)]
 pub(crate) struct SwitchArgs {
     #[command(flatten)]
@@ -205,6 +216,9 @@ pub(crate) struct SwitchArgs {
     /// How many channels the client has.
     #[arg(long, default_value_t = 40)]
     pub(crate) channels: usize,
+    /// What the client has open.
+    #[arg(long, value_enum, default_value_t = Pattern::Channels)]
+    pub(crate) pattern: Pattern,
     /// How often each client changes relay.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,

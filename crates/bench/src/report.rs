@@ -29,7 +29,8 @@ impl Outcome {
     }
 }
 
-/// A line a figure; an object is one line, an object of objects one line each.
+/// A line a figure; an object is one line, an object of objects one line each. What was not measured
+/// (`null`) has no place in it.
 fn table(report: &Value) -> String {
     let Value::Object(fields) = report else {
         return String::new();
@@ -37,8 +38,9 @@ fn table(report: &Value) -> String {
     let mut lines = String::new();
     for (name, value) in fields {
         match value {
+            Value::Null => {}
             Value::Object(inner) if inner.values().any(Value::is_object) => {
-                for (key, value) in inner {
+                for (key, value) in inner.iter().filter(|(_, value)| !value.is_null()) {
                     push_line(&mut lines, &format!("{name}.{key}"), value);
                 }
             }
@@ -58,6 +60,7 @@ fn cell(value: &Value) -> String {
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(" | "),
         Value::Object(fields) => fields
             .iter()
+            .filter(|(_, value)| !value.is_null())
             .map(|(name, value)| match value {
                 Value::Object(_) => format!("{name}({})", cell(value)),
                 value => format!("{name} {}", cell(value)),
@@ -73,9 +76,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Kills: a line or a cell for a figure that was not measured.
     #[test]
     fn the_table_has_a_line_a_figure() {
-        let report = json!({"mode": "x", "latency_ms": {"p50": 1.5}, "shapes": {"e": {"n": 1, "latency_ms": {"p50": 2}}}});
+        let report = json!({
+            "mode": "x",
+            "rss": null,
+            "latency_ms": {"p50": 1.5, "p90": null},
+            "shapes": {"e": {"n": 1, "cpu": null, "latency_ms": {"p50": 2}}, "none": null},
+        });
         let lines: Vec<_> = table(&report).lines().map(str::to_owned).collect();
         assert_eq!(
             lines,

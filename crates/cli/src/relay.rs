@@ -90,13 +90,14 @@ impl Relay {
                 _ => return Err(describe(status, &error.message)),
             };
             let retry = retry.max(DEFAULT_RETRY);
-            if retry > self.left || tried >= MAX_TRIES {
+            let wait = with_jitter(retry, self.left, &mut rand::rng());
+            let Some(wait) = wait.filter(|_| tried < MAX_TRIES) else {
                 return Err(gave_up(status, &error.message, retry));
-            }
-            let (secs, why) = (retry.as_secs(), reason(status, &error.message));
+            };
+            let (secs, why) = (wait.as_secs(), reason(status, &error.message));
             eprintln!("{why}; trying again in {secs}s");
-            self.left -= retry;
-            std::thread::sleep(retry);
+            self.left -= wait;
+            std::thread::sleep(wait);
         }
         Err(Failure::Unreachable("the relay was not asked".into()))
     }
@@ -120,6 +121,13 @@ impl Relay {
             .send(body);
         sent.map_err(|error| Failure::Unreachable(format!("{url}: {error}")))
     }
+}
+
+/// The wait that the relay asked for and a random addition of up to a quarter, so that programs
+/// that were refused together do not return together. `None` where less than `retry` is left.
+fn with_jitter(retry: Duration, left: Duration, rng: &mut impl Rng) -> Option<Duration> {
+    let jitter = retry.mul_f64(rng.random_range(0.0..=0.25));
+    (retry <= left).then(|| (retry + jitter).min(left))
 }
 
 pub(crate) fn unix_now() -> u64 {
@@ -158,5 +166,29 @@ fn gave_up(status: u16, message: &str, retry: Duration) -> Failure {
     match status {
         429 => Failure::RateLimited(text),
         _ => Failure::Unreachable(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kills: a wait shorter than the relay asked for; one without jitter; one beyond what is left;
+    /// a request that is not sent again although its wait just fits.
+    #[test]
+    fn the_wait_is_the_relays_and_up_to_a_quarter_more_within_what_is_left() {
+        let (secs, ms) = (Duration::from_secs, Duration::from_millis);
+        let rng = &mut rand::rng();
+        let mut waits = |retry, left| -> Vec<Duration> {
+            (0..500)
+                .filter_map(|_| with_jitter(retry, left, rng))
+                .collect()
+        };
+        let free = waits(secs(8), secs(120));
+        assert!(free.iter().all(|wait| (secs(8)..=secs(10)).contains(wait)));
+        assert!(free.iter().any(|wait| *wait < ms(8500)));
+        assert!(free.iter().any(|wait| *wait > ms(9500)));
+        assert_eq!(waits(secs(8), secs(8)), vec![secs(8); 500]);
+        assert_eq!(waits(secs(8), ms(7999)), []);
     }
 }

@@ -1,12 +1,21 @@
 //! One WebSocket in a task of its own: dials, then reads and writes side by side, so that neither
 //! waits for the other. Pings are answered by the library while it reads.
 
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt, future::BoxFuture};
 use rustls::pki_types::CertificateDer;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::{
         mpsc::{Sender, UnboundedReceiver},
@@ -45,13 +54,6 @@ pub(crate) fn tcp() -> Transport {
     })
 }
 
-/// What the driver has a socket do.
-#[derive(Debug)]
-pub(crate) enum Write {
-    Text(Ticket, String),
-    Ping,
-}
-
 /// How long a close may take before the socket is dropped as it is.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
@@ -60,12 +62,13 @@ pub(crate) async fn run(
     id: SocketId,
     url: String,
     dialer: Dialer,
-    mut writes: UnboundedReceiver<Write>,
+    mut writes: UnboundedReceiver<(Ticket, Message)>,
     stop: oneshot::Receiver<()>,
     driver: Sender<Input>,
 ) {
     let work = async {
-        let socket = match dial(&url, &dialer).await {
+        let bytes_written = Arc::new(AtomicU64::new(0));
+        let socket = match dial(&url, &dialer, bytes_written.clone()).await {
             Ok(socket) => socket,
             Err(error) => {
                 tracing::info!(%url, %error, "dial failed");
@@ -77,7 +80,7 @@ pub(crate) async fn run(
         let (sink, stream) = socket.split();
         tokio::select! {
             error = read(id, stream, &driver) => tracing::info!(%url, %error, "socket lost"),
-            () = write(sink, &mut writes, &driver) => {}
+            () = write(id, sink, &mut writes, &bytes_written, &driver) => {}
         }
     };
     let stopped = async {
@@ -94,6 +97,7 @@ pub(crate) async fn run(
 async fn dial(
     url: &str,
     dialer: &Dialer,
+    bytes_written: Arc<AtomicU64>,
 ) -> Result<
     tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<Box<dyn Io>>>,
     tungstenite::Error,
@@ -101,6 +105,10 @@ async fn dial(
     let request = url.into_client_request()?;
     let secure = request.uri().scheme_str() == Some("wss");
     let (stream, _) = open(request.uri(), &dialer.transport).await?;
+    let stream: Box<dyn Io> = Box::new(Counted {
+        stream,
+        bytes_written,
+    });
     let connector = secure.then(|| Connector::Rustls(dialer.tls.clone()));
     let (socket, _) = client_async_tls_with_config(request, stream, None, connector).await?;
     Ok(socket)
@@ -156,23 +164,30 @@ async fn read(
     }
 }
 
+/// How often a write that takes long is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Ends when the driver closes the socket, or when a write fails.
 async fn write(
+    id: SocketId,
     mut sink: impl Sink<Message, Error = tungstenite::Error> + Unpin,
-    writes: &mut UnboundedReceiver<Write>,
+    writes: &mut UnboundedReceiver<(Ticket, Message)>,
+    bytes_written: &AtomicU64,
     driver: &Sender<Input>,
 ) {
-    while let Some(write) = writes.recv().await {
-        let (message, ticket) = match write {
-            Write::Text(ticket, text) => (Message::text(text), Some(ticket)),
-            Write::Ping => (Message::Ping(Vec::new().into()), None),
-        };
-        let result = sink.send(message).await;
-        let Some(ticket) = ticket else {
-            if result.is_err() {
-                return;
+    while let Some((ticket, message)) = writes.recv().await {
+        let mut writing = sink.send(message);
+        let mut before = bytes_written.load(Relaxed);
+        let result = loop {
+            tokio::select! {
+                result = &mut writing => break result,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            continue;
+            let so_far = bytes_written.load(Relaxed);
+            if so_far != before {
+                before = so_far;
+                let _ = driver.send(Input::WriteProgress(id)).await;
+            }
         };
         let ok = result.is_ok();
         let report = if ok {
@@ -186,4 +201,43 @@ async fn write(
         }
     }
     let _ = Pin::new(&mut sink).close().await;
+}
+
+/// A byte stream that counts what it takes. It lies below TLS, so that it counts what leaves.
+struct Counted {
+    stream: Box<dyn Io>,
+    /// Read by the socket's writer.
+    bytes_written: Arc<AtomicU64>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(n)) = written {
+            self.bytes_written.fetch_add(n as u64, Relaxed);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }

@@ -192,5 +192,6 @@ async fn more_events_than_the_queue_holds_reach_a_slow_consumer() {
     while got.len() < events.len() {
         assert!(got.insert(next_text(&mut sub).await), "twice");
     }
-    assert!(relay.frames("REQ").len() <= 3);
+    // The first one, and four pages of what fits in half of the queue.
+    assert!(relay.frames("REQ").len() <= 5);
 }

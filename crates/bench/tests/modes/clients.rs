@@ -146,6 +146,24 @@ fn a_change_of_relay_costs_the_library_few_frames_and_a_plain_client_its_message
     assert_eq!(report["problems"]["counts"]["CLOSED rate-limited"], 60);
 }
 
+/// Kills: a sidebar with one subscription a channel, or without the single ones; frames that grow
+/// with the subscriptions although ten share one.
+#[test]
+fn a_sidebar_has_two_subscriptions_a_channel_and_ten_single_ones() {
+    let relay = SmallRelay::start(Rules::default());
+    let args = "switch --pattern sidebar --channels 20 --rounds 1 --pause 0";
+    let (code, report, _) = bench(&relay.url, args);
+    assert_eq!(code, 0);
+    assert_eq!(report["pattern"], "sidebar");
+    assert_eq!(report["subscriptions"], 50);
+    for (client, frames) in [("library", 6), ("plain", 51)] {
+        let figures = &report["clients"][client];
+        assert_eq!(figures["frames"], frames, "{client}");
+        assert_eq!(figures["subscriptions_live"], 50, "{client}");
+        assert_eq!(figures["channels_live"], 20, "{client}");
+    }
+}
+
 /// Kills: the channels opened, or the message sent, at the relay that is left.
 #[test]
 fn a_change_of_relay_goes_to_the_other_one() {

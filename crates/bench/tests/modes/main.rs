@@ -24,7 +24,39 @@ fn bench(url: &str, args: &str) -> (i32, Value, String) {
     assert!(stdout.lines().count() <= 1, "{stdout}");
     let report = serde_json::from_str(stdout.trim()).unwrap_or(Value::Null);
     println!("{stderr}");
+    assert_documented(&report);
+    assert!(!stderr.contains("null"), "{stderr}");
     (output.status.code().unwrap(), report, stderr)
+}
+
+/// Every key of a JSON line stands in the section of the guide that explains them. Keys that name a
+/// client, a shape, a file or an outcome are data.
+fn assert_documented(report: &Value) {
+    const DATA: [&str; 5] = [
+        "clients",
+        "shapes",
+        "counts",
+        "disk_growth",
+        "auth_outcomes",
+    ];
+    let guide = include_str!("../../../../docs/performance.md");
+    let (_, section) = guide.split_once("## Keys of the JSON line").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let Value::Object(fields) = report else {
+        return;
+    };
+    for (key, value) in fields {
+        assert!(
+            section.contains(&format!("`{key}`")),
+            "{key} is not documented"
+        );
+        match value {
+            Value::Object(inner) if DATA.contains(&key.as_str()) => {
+                inner.values().for_each(assert_documented);
+            }
+            value => assert_documented(value),
+        }
+    }
 }
 
 fn pid() -> String {

@@ -15,6 +15,7 @@ use tokio::{
     },
     time::Instant,
 };
+use tokio_tungstenite::tungstenite::Message as Frame;
 
 use crate::{
     Error, Signer,
@@ -22,9 +23,9 @@ use crate::{
     information,
     session::{
         Answer, Command, Config, Input, Message, Now, Output, RequestId, Session, SocketId, Status,
-        SubId,
+        SubId, Ticket,
     },
-    socket::{self, Dialer, Write},
+    socket::{self, Dialer},
 };
 
 /// Frames read and not yet handled.
@@ -59,7 +60,7 @@ impl Calls {
 struct Socket {
     id: SocketId,
     /// Unbounded, because the session paces what it sends.
-    writes: UnboundedSender<Write>,
+    writes: UnboundedSender<(Ticket, Frame)>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -181,8 +182,8 @@ impl Driver {
             Output::Drop(id) => {
                 self.socket.take_if(|socket| socket.id == id);
             }
-            Output::Send(id, ticket, text) => self.write(id, Write::Text(ticket, text)),
-            Output::Ping(id) => self.write(id, Write::Ping),
+            Output::Send(id, ticket, text) => self.write(id, ticket, Frame::text(text)),
+            Output::Ping(id, ticket) => self.write(id, ticket, Frame::Ping(Vec::new().into())),
             Output::Sign(id, challenge, url) => self.sign(id, challenge, url),
             Output::Resolved(id, result) => {
                 // A caller that no longer waits has dropped its end.
@@ -233,9 +234,9 @@ impl Driver {
     }
 
     /// A socket whose task has ended reports its loss itself.
-    fn write(&self, id: SocketId, write: Write) {
+    fn write(&self, id: SocketId, ticket: Ticket, frame: Frame) {
         if let Some(socket) = self.socket.as_ref().filter(|socket| socket.id == id) {
-            let _ = socket.writes.send(write);
+            let _ = socket.writes.send((ticket, frame));
         }
     }
 

@@ -40,15 +40,19 @@ pub struct Config {
     /// The longest a recovery waits for its EOSE. Longer than a ping and its answer take together,
     /// so that a dead socket is known as such first, and the recovery is not taken as done.
     pub recovery_timeout: Duration,
+    /// The longest a frame is being written without any of its bytes leaving; then the socket is
+    /// given up, whatever still arrives on it.
+    pub write_timeout: Duration,
     /// Between two pings.
     pub ping_every: Duration,
     /// From a ping to a sign of life.
     pub ping_timeout: Duration,
     /// The longest a dial takes.
     pub connect_timeout: Duration,
-    /// The ceiling of the first reconnect wait; it doubles with each failure.
+    /// The ceiling of the first wait before a reconnect, or after an `error:` answer; it doubles
+    /// with each failure.
     pub backoff_base: Duration,
-    /// The ceiling of any reconnect wait.
+    /// The ceiling of any such wait.
     pub backoff_max: Duration,
     /// A socket open for this long makes the next reconnect wait start at its base again.
     pub stable_after: Duration,
@@ -84,6 +88,7 @@ impl Default for Config {
             seen: 12_000,
             recovery_pause: secs(5),
             recovery_timeout: secs(45),
+            write_timeout: secs(10),
             ping_every: secs(30),
             ping_timeout: secs(10),
             connect_timeout: secs(10),

@@ -3,8 +3,8 @@
 use buzz_protocol::{Event, EventId, refusal, relay_frame::RelayFrame};
 
 use super::{
-    Now, Output, Session, login::Signed, requests::Verdict, sending::Written,
-    subscriptions::Effects,
+    Now, Output, Session, backoff::Backoff, login::Signed, requests::Verdict,
+    subscriptions::Effects, writes::Written,
 };
 
 impl Session {
@@ -13,6 +13,8 @@ impl Session {
         let Ok(frame) = RelayFrame::parse(text) else {
             return;
         };
+        let is_event = matches!(frame, RelayFrame::Event { .. });
+        let refused_count = self.refused_count.take_if(|_| !is_event);
         match frame {
             RelayFrame::Event { sub, event } => {
                 let effects = self.subscriptions.event(&sub, *event, now, &self.config);
@@ -31,16 +33,27 @@ impl Session {
                 if refusal::is_rate_limited(&message) {
                     self.arm(&message, now);
                 }
-                if self.requests.closed(&sub, &message, &self.login) == Verdict::NotOurs {
-                    let effects = self.subscriptions.closed(&sub, &message, &self.login, now);
-                    self.apply(effects);
+                let (login, now) = (&self.login, now.at);
+                let (config, rng) = (&self.config, &mut self.rng);
+                let mut backoff = Backoff { now, config, rng };
+                match self.requests.closed(&sub, &message, login, &mut backoff) {
+                    Verdict::NotOurs => {
+                        let subscriptions = &mut self.subscriptions;
+                        let effects = subscriptions.closed(&sub, &message, login, &mut backoff);
+                        self.apply(effects);
+                    }
+                    Verdict::RateLimited => self.refused_count = Some(message),
+                    Verdict::Taken => {}
                 }
             }
             RelayFrame::Notice { message } => {
                 if refusal::is_rate_limited(&message) {
                     self.arm(&message, now);
-                    // Which frame it belongs to is not said. Publishes wait for their own answer.
-                    self.observer.put_back_all();
+                    // Which frame it belongs to is not said, unless it repeats a COUNT's CLOSED.
+                    // Publishes wait for their own answer.
+                    if refused_count.as_ref() != Some(&message) {
+                        self.observer.put_back_all();
+                    }
                 }
             }
             RelayFrame::Auth { challenge } => {
@@ -59,7 +72,7 @@ impl Session {
 
     fn ok(&mut self, id: EventId, accepted: bool, message: &str, now: Now) {
         if self.login.answered(&id, accepted, message) {
-            self.login_ended();
+            self.login_ended(now);
             if let Some(newer) = self.login.next_challenge()
                 && let Some(challenge) = self.login.challenged(newer, now.at, &self.config)
             {
@@ -72,14 +85,19 @@ impl Session {
             self.arm(message, now);
         }
         if !self.observer.answered(&id, again) {
-            self.requests.ok(&id, accepted, message, &self.login);
+            let (config, rng, now) = (&self.config, &mut self.rng, now.at);
+            let mut backoff = Backoff { now, config, rng };
+            let login = &self.login;
+            self.requests
+                .ok(&id, accepted, message, login, &mut backoff);
         }
     }
 
-    fn login_ended(&mut self) {
+    fn login_ended(&mut self, now: Now) {
         self.requests.login_ended(&self.login);
         let mut effects = Effects::default();
-        self.subscriptions.login_ended(&self.login, &mut effects);
+        self.subscriptions
+            .login_ended(&self.login, now.at, &mut effects);
         self.apply(effects);
     }
 
@@ -100,7 +118,7 @@ impl Session {
             },
             Err(why) => {
                 if self.login.sign_failed(challenge, why) {
-                    self.login_ended();
+                    self.login_ended(now);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Config, SocketId, rng::Rng};
+use super::{Config, SocketId, backoff::Backoff, rng::Rng};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -102,8 +102,7 @@ impl Link {
     }
 
     fn ceiling(&self, config: &Config) -> Duration {
-        let doubled = config.backoff_base * 2u32.pow(self.failures.min(16));
-        doubled.min(config.backoff_max)
+        Backoff::ceiling(self.failures, config)
     }
 
     /// Forgets losses and dials at once: another relay.

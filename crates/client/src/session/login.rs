@@ -61,13 +61,6 @@ impl Login {
         self.state == State::Done
     }
 
-    pub(crate) fn failure(&self) -> Option<&Error> {
-        match &self.state {
-            State::Failed(error) => Some(error),
-            _ => None,
-        }
-    }
-
     /// A new socket: nothing of the old one counts. Where this relay has asked for a login before,
     /// frames wait a second for its challenge instead of being refused first.
     pub(crate) fn opened(&mut self, now: Duration) {
@@ -148,13 +141,22 @@ impl Login {
         self.hold_until = Duration::ZERO;
     }
 
-    /// The relay could not take the login now (`error:`, such as a database that is away, or
-    /// `rate-limited:`). Another socket's challenge is another chance.
-    pub(crate) fn failed_for_now(&self) -> bool {
+    /// The relay's words where it could not take the login now (`error:`, such as a database that
+    /// is away, or `rate-limited:`). Another socket's challenge is another chance.
+    pub(crate) fn passing_failure(&self) -> Option<&str> {
         let State::Failed(Error::Refused { reason }) = &self.state else {
-            return false;
+            return None;
         };
-        matches!(refusal::prefix(reason), Some("error" | "rate-limited"))
+        let passing = matches!(refusal::prefix(reason), Some("error" | "rate-limited"));
+        passing.then_some(reason)
+    }
+
+    /// Why no login on any socket would succeed.
+    pub(crate) fn verdict(&self) -> Option<&Error> {
+        match &self.state {
+            State::Failed(error) if self.passing_failure().is_none() => Some(error),
+            _ => None,
+        }
     }
 
     /// An OK came; true where it answers the login. A challenge that came meanwhile is left in

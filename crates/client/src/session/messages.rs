@@ -80,6 +80,8 @@ pub enum Input {
     Alive(SocketId),
     /// A frame is on the socket.
     Written(Ticket),
+    /// Some bytes of a frame that is not yet [`Input::Written`] went out.
+    WriteProgress(SocketId),
     /// A frame could not be written; a socket that is of no use any more is reported as lost too.
     WriteFailed(Ticket),
     /// A login for a challenge was signed, or why not.
@@ -100,7 +102,7 @@ pub enum Output {
     /// Write a text frame.
     Send(SocketId, Ticket, String),
     /// Write a ping.
-    Ping(SocketId),
+    Ping(SocketId, Ticket),
     /// Sign a login (NIP-42) for this challenge and relay URL.
     Sign(SocketId, String, String),
     /// A request has its result.

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `link` | when to dial, ping and give a socket up |
 //! | `login` | which challenge to answer, and what waits for it |
+//! | `backoff` | how long to wait before the next try |
 //! | `send_gate` | when a frame that spends quota may go |
 //! | `requests` | what becomes of each publish, count and login |
 //! | `subscriptions`, `wire` | which REQs carry which subscriptions |
@@ -15,15 +16,14 @@
 //! | `observer` | the drain of telemetry |
 //! | `frames` | what each frame of the relay leads to |
 //! | `sending` | what of all this goes next |
+//! | `writes` | what is being written, and when a write is stalled |
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 use crate::Error;
 
 mod answers;
+mod backoff;
 mod config;
 mod frames;
 mod link;
@@ -42,6 +42,7 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod writes;
 
 pub use config::Config;
 use link::{Link, LinkStep};
@@ -54,8 +55,8 @@ use observer::Observer;
 use requests::Requests;
 use rng::Rng;
 use send_gate::SendGate;
-use sending::Written;
 use subscriptions::{Effects, Subscriptions};
+use writes::{Writes, Written};
 
 /// However many filters a relay takes: one that it refuses costs all of its REQ another round.
 const MAX_FILTERS: usize = 20;
@@ -76,8 +77,9 @@ pub struct Session {
     rng: Rng,
     frames_sent: u64,
     refusals: u64,
-    next_ticket: u64,
-    writing: BTreeMap<Ticket, Written>,
+    writes: Writes,
+    /// A refused COUNT's words, which its NOTICE repeats in the next frame.
+    refused_count: Option<String>,
     outputs: VecDeque<Output>,
     /// When a frame that waits for time alone may go.
     send_at: Option<Duration>,
@@ -99,8 +101,8 @@ impl Session {
             rng: Rng::new(seed),
             frames_sent: 0,
             refusals: 0,
-            next_ticket: 0,
-            writing: BTreeMap::new(),
+            writes: Writes::default(),
+            refused_count: None,
             outputs: VecDeque::new(),
             send_at: None,
         }
@@ -129,7 +131,14 @@ impl Session {
                 }
             }
             Input::Written(ticket) => {
-                self.writing.remove(&ticket);
+                if let Some(Written::Wire(id)) = self.writes.end(ticket) {
+                    self.subscriptions.written(id, now.at, &self.config);
+                }
+            }
+            Input::WriteProgress(socket) => {
+                if self.link.is_current(socket) {
+                    self.writes.progressed();
+                }
             }
             Input::WriteFailed(ticket) => self.write_failed(ticket, now),
             Input::Signed(socket, challenge, event) => {
@@ -155,9 +164,8 @@ impl Session {
             self.requests.wake_at(),
             self.observer.wake_at(),
             self.subscriptions.recovery_deadline(),
-            self.login
-                .wake_at()
-                .filter(|_| self.subscriptions.wait_for_login()),
+            self.login.wake_at().filter(|_| self.login_is_needed()),
+            self.writes.wake_at(),
             self.send_at,
         ];
         times.into_iter().flatten().min()
@@ -220,7 +228,8 @@ impl Session {
         self.requests.fail_all(&Error::Switched);
         self.subscriptions.switch(now.at);
         self.observer.put_back_all();
-        self.writing.clear();
+        self.writes.clear();
+        self.refused_count = None;
     }
 
     fn limits(&mut self, url: &str, limits: RelayLimits) {
@@ -268,7 +277,8 @@ impl Session {
         self.requests.socket_lost();
         self.subscriptions.socket_lost(now.at);
         self.observer.put_back_all();
-        self.writing.clear();
+        self.writes.clear();
+        self.refused_count = None;
         let until = self.link.waiting_until().unwrap_or(now.at);
         let retry_in = until.saturating_sub(now.at);
         self.outputs
@@ -276,7 +286,7 @@ impl Session {
     }
 
     fn write_failed(&mut self, ticket: Ticket, now: Now) {
-        let Some(written) = self.writing.remove(&ticket) else {
+        let Some(written) = self.writes.end(ticket) else {
             return;
         };
         self.gate.write_failed(now.at);
@@ -288,8 +298,9 @@ impl Session {
             }
             // No answer would ever come: begin anew, as after a login shed by a bare close.
             Written::Login => self.give_up(now),
-            // The relay still sends events for a subscription that is closed here.
-            Written::Close => {}
+            // The relay still sends events for a subscription that is closed here; a ping without
+            // an answer is noticed as such.
+            Written::Close | Written::Ping => {}
         }
     }
 
@@ -302,6 +313,11 @@ impl Session {
         }
     }
 
+    /// Something waits for a login.
+    fn login_is_needed(&self) -> bool {
+        self.subscriptions.wait_for_login() || self.requests.wait_for_login()
+    }
+
     /// Does what time and the new state allow.
     fn advance(&mut self, now: Now) {
         match self.link.step(now.at, &self.config) {
@@ -310,12 +326,16 @@ impl Session {
                 self.outputs.push_back(Output::Status(Status::Connecting));
                 self.outputs.push_back(dial);
             }
-            Some(LinkStep::Ping) => self.outputs.push_back(Output::Ping(self.link.socket())),
+            Some(LinkStep::Ping) => {
+                let ticket = self.writes.start(Written::Ping);
+                let ping = Output::Ping(self.link.socket(), ticket);
+                self.outputs.push_back(ping);
+            }
             Some(LinkStep::GiveUp) => self.give_up(now),
             None => {}
         }
-        let stuck = self.login.is_overdue(now.at) || self.login.failed_for_now();
-        if stuck && self.subscriptions.wait_for_login() {
+        let stuck = self.login.is_overdue(now.at) || self.login.passing_failure().is_some();
+        if stuck && self.login_is_needed() {
             self.give_up(now);
         }
         self.observer.expire(now.at);
@@ -329,6 +349,10 @@ impl Session {
             self.requests.gate_armed(until, text);
         }
         self.send_at = self.send_what_may_go(now);
+        if self.writes.are_stalled(now.at, &self.config) {
+            self.give_up(now);
+            self.send_at = None;
+        }
         for (id, result) in self.requests.results.drain(..) {
             self.outputs.push_back(Output::Resolved(id, result));
         }

@@ -66,7 +66,8 @@ impl Page {
     }
 
     /// After EOSE: the newest second that may hold more, where the answer was cut short.
-    pub(crate) fn remainder(self) -> Option<u64> {
+    /// `largest` is the largest page that the relay gives.
+    pub(crate) fn remainder(self, largest: usize) -> Option<u64> {
         let (base, since, until, size) = (self.base, self.since, self.until, self.size);
         let rest = |mut times: Vec<u64>| {
             times.sort_unstable_by(|a, b| b.cmp(a));
@@ -77,9 +78,11 @@ impl Page {
             {
                 return None;
             }
-            // The boundary second may hold more, so it is asked again; a second that fills a whole
-            // page has to be stepped over, or there would be no end.
+            // The boundary second may hold more, so it is asked again, with a larger page if this
+            // one was not the largest. A second that fills the largest page has to be stepped
+            // over, or there would be no end.
             let next = match until {
+                Some(until) if boundary >= until && size < largest => until,
                 Some(until) if boundary >= until => until.checked_sub(1)?,
                 _ => boundary,
             };
@@ -102,35 +105,35 @@ mod tests {
     #[test]
     fn a_full_page_goes_on_from_its_oldest_second() {
         let times: Vec<u64> = (2000..2050).rev().collect();
-        assert_eq!(page_of(None, &times).remainder(), Some(2000));
-        assert_eq!(page_of(Some(2049), &times).remainder(), Some(2000));
+        assert_eq!(page_of(None, &times).remainder(50), Some(2000));
+        assert_eq!(page_of(Some(2049), &times).remainder(50), Some(2000));
     }
 
     #[test]
     fn a_page_that_reaches_known_ground_is_the_last() {
         let times: Vec<u64> = (1000..1030).rev().collect();
-        assert_eq!(page_of(None, &times).remainder(), None);
-        assert_eq!(page_of(None, &[2000, 1999]).remainder(), None);
-        assert_eq!(page_of(None, &[]).remainder(), None);
+        assert_eq!(page_of(None, &times).remainder(50), None);
+        assert_eq!(page_of(None, &[2000, 1999]).remainder(50), None);
+        assert_eq!(page_of(None, &[]).remainder(50), None);
     }
 
     #[test]
     fn a_relay_that_cuts_shorter_than_it_says_is_noticed() {
         let times: Vec<u64> = (2000..2030).rev().collect();
-        assert_eq!(page_of(None, &times).remainder(), Some(2000));
+        assert_eq!(page_of(None, &times).remainder(50), Some(2000));
     }
 
     #[test]
     fn a_second_that_fills_a_page_is_stepped_over() {
-        assert_eq!(page_of(None, &[1500; 50]).remainder(), Some(1500));
-        assert_eq!(page_of(Some(1500), &[1500; 50]).remainder(), Some(1499));
-        assert_eq!(page_of(Some(995), &[995; 50]).remainder(), None);
+        assert_eq!(page_of(None, &[1500; 50]).remainder(50), Some(1500));
+        assert_eq!(page_of(Some(1500), &[1500; 50]).remainder(50), Some(1499));
+        assert_eq!(page_of(Some(995), &[995; 50]).remainder(50), None);
     }
 
     #[test]
     fn another_filters_older_events_do_not_hide_a_cut() {
         let mut times: Vec<u64> = (2000..2050).rev().collect();
         times.extend([999, 998]);
-        assert_eq!(page_of(None, &times).remainder(), Some(2000));
+        assert_eq!(page_of(None, &times).remainder(50), Some(2000));
     }
 }

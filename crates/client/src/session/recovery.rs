@@ -16,7 +16,7 @@ struct Attempt {
     sub: SubId,
     /// What this request covers; pending again if it comes to nothing.
     gap: Gap,
-    /// When its EOSE is no longer awaited; `None` until it is sent.
+    /// When its EOSE is no longer awaited; `None` until it is written.
     deadline: Option<Duration>,
 }
 
@@ -25,6 +25,8 @@ struct Attempt {
 pub(crate) struct Recovery {
     attempt: Option<Attempt>,
     ended_at: Option<Duration>,
+    /// The last attempt left a page of this one, whose consumer keeps up: no pause before it.
+    follow_up: Option<SubId>,
 }
 
 type Subs = BTreeMap<SubId, Sub>;
@@ -42,7 +44,10 @@ impl Recovery {
         if self.attempt.is_some() {
             return None;
         }
-        Self::pending(subs, config)?;
+        let next = Self::pending(subs, config)?;
+        if self.follow_up == Some(next) {
+            return Some(Duration::ZERO);
+        }
         Some(
             self.ended_at
                 .map_or(Duration::ZERO, |at| at + config.recovery_pause),
@@ -80,42 +85,35 @@ impl Recovery {
         });
     }
 
-    /// Notes that the attempt's request is sent. False where `wire` is another's.
-    pub(crate) fn sent(&mut self, wire: WireId, now: Duration, config: &Config) -> bool {
-        match &mut self.attempt {
-            Some(attempt) if attempt.wire == wire => {
-                attempt.deadline = Some(now + config.recovery_timeout);
-                true
-            }
-            _ => false,
+    /// A REQ is on the socket: the attempt's EOSE is awaited from now on.
+    pub(crate) fn written(&mut self, wire: WireId, now: Duration, config: &Config) {
+        if let Some(attempt) = self.attempt.as_mut().filter(|a| a.wire == wire) {
+            attempt.deadline = Some(now + config.recovery_timeout);
         }
     }
 
-    /// The attempt's page is complete. Gives the next page, if there is one and the consumer still
-    /// has room; else the attempt ends and what is left stays pending.
+    /// The attempt's page is complete. What is left stays pending and is chosen like any other; it
+    /// waits for no pause where the consumer keeps up.
     pub(crate) fn page_ended(
         &mut self,
         rest: Option<u64>,
         now: Duration,
         subs: &mut Subs,
         config: &Config,
-    ) -> Option<(SubId, Gap)> {
-        let attempt = self.end(now)?;
-        let sub = subs.get_mut(&attempt.sub)?;
-        let left = Gap {
-            newest: rest?,
-            ..attempt.gap
-        };
-        if sub.gap().is_none() && sub.has_room(config) {
-            return Some((attempt.sub, left));
+    ) {
+        if let Some(attempt) = self.end(now)
+            && let Some(newest) = rest
+            && let Some(sub) = subs.get_mut(&attempt.sub)
+        {
+            sub.page_cut(attempt.gap, newest);
+            self.follow_up = sub.keeps_up(config).then_some(attempt.sub);
         }
-        sub.lose(left);
-        None
     }
 
     fn end(&mut self, now: Duration) -> Option<Attempt> {
         let attempt = self.attempt.take()?;
         self.ended_at = Some(now);
+        self.follow_up = None;
         Some(attempt)
     }
 

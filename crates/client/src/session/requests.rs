@@ -1,12 +1,17 @@
 //! Calls that wait for one answer: publish, count and login. Each has one deadline, counted from
-//! the call, and at most one more try after `rate-limited:` and one after `auth-required:`.
+//! the call, at most one more try after `rate-limited:` and one after `auth-required:`, and after
+//! `error:` as many as its time allows.
 
 use std::{collections::VecDeque, time::Duration};
 
 use buzz_protocol::{Event, EventId, kind, refusal};
 
-use super::{Answer, Config, Published, RequestId, login::Login};
+use super::{Answer, Config, Published, RequestId, backoff::Backoff, login::Login};
 use crate::Error;
+
+/// An `error:` answer makes a request wait for half of this to all of it, after the third one in a
+/// row and later: what passes within its deadline is to be noticed before it.
+const MAX_ERROR_WAIT: Duration = Duration::from_secs(4);
 
 /// What a request asks, and by what name its answer comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,13 +23,15 @@ enum Ask {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Waits for the socket, the gate and the pace.
-    Ready,
+    /// Waits for its own time, the socket, the gate and the pace.
+    Ready { at: Duration },
     /// Waits for the relay; whether the socket was logged in when it was sent.
     Sent { logged_in: bool },
     /// Waits for a login to finish.
     Login,
 }
+
+const READY: Stage = Stage::Ready { at: Duration::ZERO };
 
 #[derive(Debug)]
 struct Request {
@@ -35,8 +42,18 @@ struct Request {
     stage: Stage,
     /// It was refused by `rate-limited:` before: the next refusal is final.
     refused: bool,
+    /// How often it was refused by `error:`.
+    errors: u32,
     /// The relay's last words on it.
     reason: Option<String>,
+}
+
+impl Request {
+    /// The relay's last words on it, where they are `rate-limited:`.
+    fn rate_limit(&self) -> Option<&str> {
+        let reason = self.reason.as_deref();
+        reason.filter(|text| refusal::is_rate_limited(text))
+    }
 }
 
 /// What an answer means for a request.
@@ -66,7 +83,7 @@ impl Requests {
             ephemeral: kind::class(event.kind) == kind::Class::Ephemeral,
         };
         let frame = format!("[\"EVENT\",{}]", event.to_json());
-        self.add(id, ask, frame, Stage::Ready, now, config);
+        self.add(id, ask, frame, READY, now, config);
     }
 
     /// `frame` is the whole COUNT frame, which names `query` (NIP-45).
@@ -78,7 +95,7 @@ impl Requests {
         now: Duration,
         config: &Config,
     ) {
-        self.add(id, Ask::Count { query }, frame, Stage::Ready, now, config);
+        self.add(id, Ask::Count { query }, frame, READY, now, config);
     }
 
     pub(crate) fn login(&mut self, id: RequestId, login: &Login, now: Duration, config: &Config) {
@@ -86,7 +103,7 @@ impl Requests {
             self.results.push((id, Ok(Answer::LoggedIn)));
         } else if !login.has_signer() {
             self.results.push((id, Err(Error::NoSigner)));
-        } else if let Some(error) = login.failure() {
+        } else if let Some(error) = login.verdict() {
             self.results.push((id, Err(error.clone())));
         } else {
             self.add(id, Ask::Login, String::new(), Stage::Login, now, config);
@@ -113,20 +130,35 @@ impl Requests {
             deadline: now + config.request_timeout,
             stage,
             refused: false,
+            errors: 0,
             reason: None,
         });
     }
 
-    pub(crate) fn has_ready(&self) -> bool {
-        self.list
-            .iter()
-            .any(|request| request.stage == Stage::Ready)
+    /// When the first request may be sent that waits for nothing but time.
+    pub(crate) fn ready_at(&self) -> Option<Duration> {
+        let times = self.list.iter().filter_map(|request| match request.stage {
+            Stage::Ready { at } => Some(at),
+            _ => None,
+        });
+        times.min()
+    }
+
+    /// A request waits for a login that was asked for.
+    pub(crate) fn wait_for_login(&self) -> bool {
+        let mut stages = self.list.iter().map(|request| request.stage);
+        stages.any(|stage| stage == Stage::Login)
     }
 
     /// The frame of the request that has waited longest, which counts as sent from now on.
-    pub(crate) fn send_next(&mut self, logged_in: bool) -> Option<(RequestId, String)> {
+    pub(crate) fn send_next(
+        &mut self,
+        logged_in: bool,
+        now: Duration,
+    ) -> Option<(RequestId, String)> {
+        let is_due = |stage| matches!(stage, Stage::Ready { at } if at <= now);
         let mut list = self.list.iter_mut();
-        let request = list.find(|request| request.stage == Stage::Ready)?;
+        let request = list.find(|request| is_due(request.stage))?;
         request.stage = Stage::Sent { logged_in };
         Some((request.id, request.frame.clone()))
     }
@@ -136,7 +168,7 @@ impl Requests {
         if let Some(request) = self.list.iter_mut().find(|request| request.id == id)
             && matches!(request.stage, Stage::Sent { .. })
         {
-            request.stage = Stage::Ready;
+            request.stage = READY;
         }
     }
 
@@ -147,6 +179,7 @@ impl Requests {
         accepted: bool,
         message: &str,
         login: &Login,
+        backoff: &mut Backoff<'_>,
     ) -> Verdict {
         let Some(at) =
             self.position(|ask| matches!(ask, Ask::Publish { id: ours, .. } if ours == id))
@@ -159,7 +192,7 @@ impl Requests {
             self.finish(at, Ok(Answer::Published(Published { duplicate })));
             return Verdict::Taken;
         }
-        self.refused(at, message, login)
+        self.refused(at, message, login, backoff)
     }
 
     /// `COUNT` for a query.
@@ -170,9 +203,15 @@ impl Requests {
     }
 
     /// `CLOSED` for a query.
-    pub(crate) fn closed(&mut self, query: &str, message: &str, login: &Login) -> Verdict {
+    pub(crate) fn closed(
+        &mut self,
+        query: &str,
+        message: &str,
+        login: &Login,
+        backoff: &mut Backoff<'_>,
+    ) -> Verdict {
         match self.position_of_query(query) {
-            Some(at) => self.refused(at, message, login),
+            Some(at) => self.refused(at, message, login, backoff),
             None => Verdict::NotOurs,
         }
     }
@@ -188,7 +227,13 @@ impl Requests {
             .position(|r| matches!(r.stage, Stage::Sent { .. }) && wanted(&r.ask))
     }
 
-    fn refused(&mut self, at: usize, message: &str, login: &Login) -> Verdict {
+    fn refused(
+        &mut self,
+        at: usize,
+        message: &str,
+        login: &Login,
+        backoff: &mut Backoff<'_>,
+    ) -> Verdict {
         let request = &mut self.list[at];
         let reason = message.to_owned();
         let logged_in_before = matches!(request.stage, Stage::Sent { logged_in: true });
@@ -199,16 +244,29 @@ impl Requests {
                 } else {
                     request.refused = true;
                     request.reason = Some(reason);
-                    request.stage = Stage::Ready;
+                    request.stage = READY;
                 }
                 Verdict::RateLimited
+            }
+            Some("error") => {
+                let wait_until = backoff.retry_at(request.errors);
+                let at_most = backoff.now + MAX_ERROR_WAIT;
+                let again = wait_until.min(at_most);
+                if again < request.deadline {
+                    request.errors += 1;
+                    request.reason = Some(reason);
+                    request.stage = Stage::Ready { at: again };
+                } else {
+                    self.finish(at, Err(Error::Refused { reason }));
+                }
+                Verdict::Taken
             }
             Some("auth-required") if login.has_signer() && !logged_in_before => {
                 request.reason = Some(reason);
                 request.stage = Stage::Login;
                 if login.is_done() {
-                    request.stage = Stage::Ready;
-                } else if let Some(error) = login.failure() {
+                    request.stage = READY;
+                } else if let Some(error) = login.verdict() {
                     self.finish(at, Err(error.clone()));
                 }
                 Verdict::Taken
@@ -238,10 +296,15 @@ impl Requests {
         });
     }
 
-    /// The login ended, well or not.
+    /// The login ended, well or not. One that failed for now is made again on another socket.
     pub(crate) fn login_ended(&mut self, login: &Login) {
-        if let Some(error) = login.failure() {
+        if let Some(error) = login.verdict() {
             self.fail(|request| (request.stage == Stage::Login).then(|| error.clone()));
+            return;
+        }
+        if let Some(reason) = login.passing_failure() {
+            let waiting = self.list.iter_mut().filter(|r| r.stage == Stage::Login);
+            waiting.for_each(|request| request.reason = Some(reason.to_owned()));
             return;
         }
         let results = &mut self.results;
@@ -251,7 +314,7 @@ impl Requests {
                     results.push((request.id, Ok(Answer::LoggedIn)));
                     return false;
                 }
-                request.stage = Stage::Ready;
+                request.stage = READY;
             }
             true
         });
@@ -261,29 +324,32 @@ impl Requests {
     /// the relay's words.
     pub(crate) fn gate_armed(&mut self, until: Duration, reason: &str) {
         self.fail(|request| {
-            (request.stage == Stage::Ready && request.deadline <= until).then(|| Error::Refused {
-                reason: request.reason.clone().unwrap_or_else(|| reason.to_owned()),
+            let waits = matches!(request.stage, Stage::Ready { .. }) && request.deadline <= until;
+            waits.then(|| Error::Refused {
+                reason: request.rate_limit().unwrap_or(reason).to_owned(),
             })
         });
     }
 
     /// The socket is gone. What was never sent waits on; a stored event or a count without an
-    /// answer is asked again (a relay tells duplicates by the id), an ephemeral one is not. A retry
-    /// that a refusal promised is off.
+    /// answer is asked again (a relay tells duplicates by the id), an ephemeral one is not. The one
+    /// retry after `rate-limited:` is off. What waited for a login is asked again, so that the next
+    /// socket's relay says whether it wants one.
     pub(crate) fn socket_lost(&mut self) {
-        self.fail(|request| match (&request.reason, request.stage) {
+        self.fail(|request| match (request.rate_limit(), request.stage) {
             (Some(reason), _) => Some(Error::Refused {
-                reason: reason.clone(),
+                reason: reason.to_owned(),
             }),
-            (None, Stage::Sent { .. }) => {
+            (_, Stage::Sent { .. }) => {
                 let ephemeral = matches!(request.ask, Ask::Publish { ephemeral, .. } if ephemeral);
                 ephemeral.then_some(Error::Disconnected)
             }
             _ => None,
         });
         for request in &mut self.list {
-            if let Stage::Sent { .. } = request.stage {
-                request.stage = Stage::Ready;
+            let sent = matches!(request.stage, Stage::Sent { .. });
+            if sent || (request.stage == Stage::Login && request.ask != Ask::Login) {
+                request.stage = READY;
             }
         }
     }

@@ -3,19 +3,7 @@
 
 use std::time::Duration;
 
-use buzz_protocol::EventId;
-
-use super::{Config, Now, Output, RequestId, Session, Ticket, wire::WireId};
-
-/// What a ticket means.
-#[derive(Debug)]
-pub(super) enum Written {
-    Request(RequestId),
-    Wire(WireId),
-    Observer(EventId),
-    Login,
-    Close,
-}
+use super::{Config, Now, Output, Session, writes::Written};
 
 /// What may want to be sent, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +30,7 @@ impl Lane {
 impl Session {
     /// Writes a frame at once.
     pub(super) fn send(&mut self, written: Written, text: String) {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.writing.insert(ticket, written);
+        let ticket = self.writes.start(written);
         let output = Output::Send(self.link.socket(), ticket, text);
         self.outputs.push_back(output);
     }
@@ -72,8 +58,8 @@ impl Session {
     fn next_to_send(&self, now: Now) -> Option<(Lane, Duration)> {
         let config = &self.config;
         let ready = [
-            (Lane::Request, self.requests.has_ready().then_some(now.at)),
-            (Lane::Wire, self.subscriptions.has_ready().then_some(now.at)),
+            (Lane::Request, self.requests.ready_at()),
+            (Lane::Wire, self.subscriptions.ready_at()),
             (Lane::Recovery, self.subscriptions.recovery_at(config)),
             (Lane::Observer, self.observer.ready_at(config)),
             (Lane::Placement, self.subscriptions.place_at()),
@@ -91,7 +77,7 @@ impl Session {
         let sent = match lane {
             Lane::Request => self
                 .requests
-                .send_next(logged_in)
+                .send_next(logged_in, now.at)
                 .map(|(id, text)| (Written::Request(id), text)),
             Lane::Recovery | Lane::Wire | Lane::Placement => {
                 if lane == Lane::Recovery {

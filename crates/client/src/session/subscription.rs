@@ -36,6 +36,8 @@ pub(crate) struct Sub {
     catching_up: Option<u64>,
     /// What was dropped and not yet asked for again.
     gap: Option<Gap>,
+    /// A second that holds more than a page that fits.
+    dense_second: Option<u64>,
     /// When a recovery was last begun.
     pub(crate) last_attempt: Option<Duration>,
 }
@@ -50,6 +52,7 @@ impl Sub {
             caught_up: false,
             catching_up: None,
             gap: None,
+            dense_second: None,
             last_attempt: None,
         }
     }
@@ -86,6 +89,29 @@ impl Sub {
     /// At least half of the queue is free.
     pub(crate) fn has_room(&self, config: &Config) -> bool {
         self.queued * 2 <= config.queue
+    }
+
+    /// Most of the queue is free: the consumer keeps up with what it gets.
+    pub(crate) fn keeps_up(&self, config: &Config) -> bool {
+        self.queued * 4 <= config.queue
+    }
+
+    /// How many events of each filter a recovery asks for: what fits in the free half of the
+    /// queue. A second that holds more can't be divided, and is asked with the relay's largest page.
+    pub(crate) fn page_size(&self, gap: Gap, config: &Config) -> usize {
+        if self.dense_second == Some(gap.newest) {
+            return config.page;
+        }
+        let fits = config.queue / 2 / self.filters.len().max(1);
+        config.page.min(fits.max(1))
+    }
+
+    /// A page of `gap` was cut short and the next one is to begin at `newest`.
+    pub(crate) fn page_cut(&mut self, gap: Gap, newest: u64) {
+        if newest == gap.newest {
+            self.dense_second = Some(newest);
+        }
+        self.lose(Gap { newest, ..gap });
     }
 
     /// Folds a loss into the one pending recovery.

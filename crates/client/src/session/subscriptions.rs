@@ -10,7 +10,7 @@ use super::{
     page::Page,
     recovery::Recovery,
     subscription::{Gap, Sub},
-    wire::{Member, Stage, Wire, WireId},
+    wire::{Member, READY, Stage, Wire, WireId},
 };
 
 /// What a frame about a subscription led to.
@@ -79,7 +79,7 @@ impl Subscriptions {
             } else if wire.live && left * 2 <= wire.filters_sent {
                 // Half of what the relay sends here is no longer wanted: ask anew. Not before
                 // EOSE: a second REQ of one name could take the first one's for its own.
-                wire.stage = Stage::Waiting;
+                wire.stage = READY;
             }
         }
         effects
@@ -131,8 +131,9 @@ impl Subscriptions {
         self.next_wire += 1;
         let wire = Wire {
             members,
-            stage: Stage::Waiting,
+            stage: READY,
             filters_sent: 0,
+            errors: 0,
             live: false,
         };
         self.wires.insert(id, wire);
@@ -144,9 +145,13 @@ impl Subscriptions {
         (!self.unplaced.is_empty()).then_some(self.place_at)
     }
 
-    /// A REQ waits to be sent.
-    pub(crate) fn has_ready(&self) -> bool {
-        self.wires.values().any(|wire| wire.stage == Stage::Waiting)
+    /// When the first REQ may be sent that waits for nothing but time.
+    pub(crate) fn ready_at(&self) -> Option<Duration> {
+        let times = self.wires.values().filter_map(|wire| match wire.stage {
+            Stage::Waiting { at } => Some(at),
+            _ => None,
+        });
+        times.min()
     }
 
     /// A REQ waits for a login.
@@ -168,10 +173,12 @@ impl Subscriptions {
         self.recovery.started(wire, sub, gap);
     }
 
-    pub(super) fn add_page(&mut self, sub: SubId, gap: Gap, config: &Config) -> WireId {
-        let filters = self.subs.get(&sub).map_or(0, |sub| sub.filters.len());
-        let (size, overlap) = (config.page, config.overlap_secs);
-        let page = Page::new(gap.oldest, Some(gap.newest), filters, size, overlap);
+    fn add_page(&mut self, sub: SubId, gap: Gap, config: &Config) -> WireId {
+        let (filters, size) = self.subs.get(&sub).map_or((0, 1), |sub| {
+            (sub.filters.len(), sub.page_size(gap, config))
+        });
+        let until = Some(gap.newest);
+        let page = Page::new(gap.oldest, until, filters, size, config.overlap_secs);
         self.add_wire(vec![Member {
             sub,
             page: Some(page),
@@ -186,8 +193,9 @@ impl Subscriptions {
         config: &Config,
     ) -> Option<(WireId, String)> {
         let mut wires = self.wires.iter_mut();
-        let (id, wire) = wires.find(|(_, wire)| wire.stage == Stage::Waiting)?;
-        let recovery = self.recovery.sent(*id, now, config);
+        let is_due = |stage| matches!(stage, Stage::Waiting { at } if at <= now);
+        let (id, wire) = wires.find(|(_, wire)| is_due(wire.stage))?;
+        let recovery = self.recovery.carries(*id);
         let mut filters = Vec::new();
         for member in &mut wire.members {
             let Some(sub) = self.subs.get_mut(&member.sub) else {
@@ -219,12 +227,17 @@ impl Subscriptions {
         Some((*id, id.req_frame(&filters)))
     }
 
+    /// A REQ is on the socket.
+    pub(crate) fn written(&mut self, id: WireId, now: Duration, config: &Config) {
+        self.recovery.written(id, now, config);
+    }
+
     /// A REQ did not reach the socket: it is asked again, a recovery after its pause.
     pub(crate) fn write_failed(&mut self, id: WireId, now: Duration) {
         if self.recovery.failed(id, now, &mut self.subs) {
             self.wires.remove(&id);
         } else if let Some(wire) = self.wires.get_mut(&id) {
-            wire.stage = Stage::Waiting;
+            wire.stage = READY;
         }
     }
 

@@ -1,5 +1,7 @@
 //! One REQ on the wire, and the subscriptions it carries.
 
+use std::time::Duration;
+
 use buzz_protocol::Filter;
 
 use super::{SubId, page::Page};
@@ -36,14 +38,18 @@ pub(super) fn frame(verb: &str, name: &str, filters: &[Filter]) -> String {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// To be sent when the gate allows.
-    Waiting,
+    /// To be sent then, when the gate allows.
+    Waiting {
+        at: Duration,
+    },
     Sent {
         logged_in: bool,
     },
     /// Refused until a login.
     Login,
 }
+
+pub(super) const READY: Stage = Stage::Waiting { at: Duration::ZERO };
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -59,6 +65,8 @@ pub(super) struct Wire {
     pub(super) stage: Stage,
     /// Filters as last sent, those of members that left included.
     pub(super) filters_sent: usize,
+    /// `error:` answers in a row.
+    pub(super) errors: u32,
     /// EOSE came since it was sent.
     pub(super) live: bool,
 }

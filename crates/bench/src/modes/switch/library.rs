@@ -11,10 +11,11 @@ use crate::problems::Problems;
 
 pub(super) async fn change(round: &Round<'_>, problems: &mut Problems) -> Result<Change> {
     let client = Client::builder(&round.from.url).connect()?;
-    let mut channels: Vec<Subscription> = (0..round.channels)
-        .map(|channel| client.subscribe(vec![Round::filter(channel)]))
+    let filters = round.filters().into_iter();
+    let mut subscriptions: Vec<Subscription> = filters
+        .map(|filter| client.subscribe(vec![filter]))
         .collect();
-    live(round, &mut channels, problems).await;
+    live(round, &mut subscriptions, problems).await;
 
     let (frames, refusals) = (client.frames_sent(), client.refusals());
     let start = Instant::now();
@@ -29,29 +30,33 @@ pub(super) async fn change(round: &Round<'_>, problems: &mut Problems) -> Result
             Err(error.to_string())
         }
     };
-    let channels_live = live(round, &mut channels, problems).await;
+    let live = live(round, &mut subscriptions, problems).await;
     let change = Change {
         ok: Some(ok),
         frames: client.frames_sent() - frames,
         refusals: client.refusals() - refusals,
         // The library counts them with the refusals.
         notices: 0,
-        channels_live,
+        live,
     };
     client.close().await;
     Ok(change)
 }
 
-/// Waits until the channels have what the relay stored; how many do.
-async fn live(round: &Round<'_>, channels: &mut [Subscription], problems: &mut Problems) -> usize {
-    let mut live = 0;
+/// Waits until the subscriptions have what the relay stored; which of them do.
+async fn live(
+    round: &Round<'_>,
+    subscriptions: &mut [Subscription],
+    problems: &mut Problems,
+) -> Vec<bool> {
+    let mut live = vec![false; subscriptions.len()];
     let all = async {
-        for channel in channels {
+        for (subscription, live) in subscriptions.iter_mut().zip(&mut live) {
             loop {
-                match channel.next().await {
+                match subscription.next().await {
                     Some(Message::Event(_)) => {}
                     Some(Message::CaughtUp) => {
-                        live += 1;
+                        *live = true;
                         break;
                     }
                     Some(Message::Closed(reason)) => {

@@ -1,4 +1,4 @@
-//! The change of relay with a plain client: one REQ a channel, all at once, then the message.
+//! The change of relay with a plain client: one REQ a subscription, all at once, then the message.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub(super) async fn change(
         Ok(socket) => socket,
         Err(error) => return Ok(run.failed(&format!("{error:#}"), problems)),
     };
-    run.change.frames += round.channels as u64 + 1;
+    run.change.frames += run.open as u64 + 1;
     socket.send_all(reqs(round).chain([event(round)])).await;
     let deadline = Instant::now() + round.deadline.left(PATIENCE);
     while run.open > 0 || run.change.ok.is_none() {
@@ -63,9 +63,10 @@ pub(super) async fn change(
 }
 
 fn reqs(round: &Round<'_>) -> impl Iterator<Item = String> + use<> {
-    (0..round.channels).map(|channel| {
-        let filter = serde_json::json!(Round::filter(channel));
-        format!("[\"REQ\",\"{channel}\",{filter}]")
+    let filters = round.filters().into_iter().enumerate();
+    filters.map(|(n, filter)| {
+        let filter = serde_json::json!(filter);
+        format!("[\"REQ\",\"{n}\",{filter}]")
     })
 }
 
@@ -77,7 +78,7 @@ fn event(round: &Round<'_>) -> String {
 struct Run<'a> {
     round: &'a Round<'a>,
     start: Instant,
-    /// Channels without an EOSE or a refusal.
+    /// Subscriptions without an EOSE or a refusal.
     open: usize,
     retries: u32,
     retry_at: Option<Instant>,
@@ -86,13 +87,17 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(round: &'a Round<'_>, retries: u32) -> Self {
+        let subscriptions = round.filters().len();
         Self {
             round,
             start: Instant::now(),
-            open: round.channels,
+            open: subscriptions,
             retries,
             retry_at: None,
-            change: Change::default(),
+            change: Change {
+                live: vec![false; subscriptions],
+                ..Change::default()
+            },
         }
     }
 
@@ -116,9 +121,12 @@ impl<'a> Run<'a> {
             }
         };
         match RelayFrame::parse(&text) {
-            Ok(RelayFrame::Eose { .. }) => {
+            Ok(RelayFrame::Eose { sub }) => {
                 self.open = self.open.saturating_sub(1);
-                self.change.channels_live += 1;
+                let n = sub.parse::<usize>().ok();
+                if let Some(live) = n.and_then(|n| self.change.live.get_mut(n)) {
+                    *live = true;
+                }
             }
             Ok(RelayFrame::Closed { message, .. }) => {
                 self.open = self.open.saturating_sub(1);

@@ -110,7 +110,7 @@ impl Kit {
     pub(super) fn input(&mut self, input: Input) {
         self.session.handle(input, self.now());
         while let Some(output) = self.session.next_output() {
-            if let Output::Send(_, ticket, _) = &output {
+            if let Output::Send(_, ticket, _) | Output::Ping(_, ticket) = &output {
                 let ticket = *ticket;
                 self.outputs.push(output);
                 self.session.handle(Input::Written(ticket), self.now());
@@ -154,10 +154,10 @@ impl Kit {
             if self
                 .outputs
                 .iter()
-                .any(|output| matches!(output, Output::Ping(_)))
+                .any(|output| matches!(output, Output::Ping(..)))
             {
                 self.outputs
-                    .retain(|output| !matches!(output, Output::Ping(_)));
+                    .retain(|output| !matches!(output, Output::Ping(..)));
                 let socket = self.socket();
                 self.input(Input::Alive(socket));
             }

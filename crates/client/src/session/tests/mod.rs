@@ -6,9 +6,11 @@
 mod kit;
 mod logging_in;
 mod observing;
+mod passing;
 mod publishing;
 mod recovering;
 mod relay;
 mod simulation;
 mod subscribing;
 mod world;
+mod writing;

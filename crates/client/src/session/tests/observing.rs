@@ -66,6 +66,42 @@ fn a_notice_puts_back_all_that_is_unanswered() {
     assert_eq!(numbers(&mut kit), [0, 2, 3, 4]);
 }
 
+/// Kills: a COUNT's NOTICE taken for another frame's; a NOTICE of its own, which comes later or says
+/// something else, taken for the COUNT's.
+#[test]
+fn the_notice_of_a_refused_count_puts_nothing_back() {
+    let refusal = "rate-limited: quota exceeded; retry in 1s";
+    for (between, notice, again) in [
+        (None, refusal, false),
+        (
+            Some(event_frame("b0", &event(9, 1, 1, UNIX))),
+            refusal,
+            false,
+        ),
+        (Some(relay_frame::eose("b0")), refusal, true),
+        (
+            None,
+            "rate-limited: too many concurrent requests; retry in 1s",
+            true,
+        ),
+    ] {
+        let mut kit = Kit::online(false);
+        observe(&mut kit, 0..1);
+        assert_eq!(numbers(&mut kit), [0]);
+        kit.command(Command::Count(RequestId(7), vec![channel(1)]));
+        kit.sent();
+        kit.frame(relay_frame::closed("q7", refusal));
+        if let Some(between) = between {
+            kit.frame(between);
+        }
+        kit.frame(relay_frame::notice(notice));
+        kit.until(secs(4));
+        let sent = kit.sent();
+        let telemetry = sent.iter().filter(|text| text.contains("EVENT"));
+        assert_eq!(telemetry.count(), usize::from(again), "{notice}");
+    }
+}
+
 #[test]
 fn the_oldest_is_dropped_and_counted_when_the_drain_is_full() {
     let mut kit = Kit::new(false);

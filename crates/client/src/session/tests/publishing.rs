@@ -32,7 +32,7 @@ fn the_table_of_ok_answers() {
         (false, "auth-required: log in", None),
         (false, "blocked: no", Some(refused("blocked: no"))),
         (false, "invalid: no", Some(refused("invalid: no"))),
-        (false, "error: no", Some(refused("error: no"))),
+        (false, "error: no", None),
         (false, "pow: 20 bits", Some(refused("pow: 20 bits"))),
         (false, "restricted: no", Some(refused("restricted: no"))),
         (false, "no prefix", Some(refused("no prefix"))),

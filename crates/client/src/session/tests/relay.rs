@@ -9,6 +9,8 @@ use buzz_protocol::{ClientFrame, Event, EventId, Filter, kind, relay_frame};
 
 use super::kit::{UNIX, event_frame};
 
+const AWAY: &str = "error: database unavailable";
+
 #[derive(Debug, Default)]
 pub(super) struct SimRelay {
     pub(super) events: Vec<Event>,
@@ -22,6 +24,8 @@ pub(super) struct SimRelay {
     pub(super) logged_in: bool,
     /// Answers given instead of taking the next EVENTs, REQs and COUNTs.
     pub(super) refuse: VecDeque<String>,
+    /// Nothing can be stored, read or logged in.
+    pub(super) database_away: bool,
     /// `h` values that are refused for good.
     pub(super) restricted: Vec<u64>,
     pub(super) refusals: usize,
@@ -71,6 +75,9 @@ impl SimRelay {
         if self.auth_required && !self.logged_in {
             return Some("auth-required: log in".into());
         }
+        if self.database_away {
+            return Some(AWAY.into());
+        }
         if let Some(text) = self.refuse.pop_front() {
             self.refusals += 1;
             return Some(text);
@@ -105,6 +112,9 @@ impl SimRelay {
             ClientFrame::Close { sub } => {
                 self.subs.remove(&sub);
                 vec![]
+            }
+            ClientFrame::Auth(event) if self.database_away => {
+                vec![relay_frame::ok(&event.id, false, AWAY)]
             }
             ClientFrame::Auth(event) => {
                 self.logged_in = true;

@@ -1,5 +1,5 @@
-//! Thousands of random histories: delay, lost sockets, refusals, half-open sockets, slow
-//! consumers, failing writes. The world checks its invariants all along; in the end, when the
+//! Thousands of random histories: delay, lost sockets, refusals, a database that is away, half-open
+//! sockets, slow consumers, failing and stalled writes. The world checks its invariants all along; in the end, when the
 //! faults are over, every consumer must have every event.
 //!
 //! A failing seed is printed; `BUZZ_SIM_SEED=n cargo test -p buzz-client simulation -- --nocapture`
@@ -92,10 +92,12 @@ impl Story {
                 let text = [
                     "rate-limited: slow down",
                     "rate-limited: quota; retry in 3s",
+                    "error: database unavailable",
                 ];
-                world.relay.refuse.push_back(text[x % 2].into());
+                world.relay.refuse.push_back(text[x % 3].into());
             }
-            82..84 => world.relay_closes(x % 3, "rate-limited: fell behind; retry in 1s"),
+            82 => world.relay_closes(x % 3, "rate-limited: fell behind; retry in 1s"),
+            83 => world.relay_closes(x % 3, "error: database unavailable"),
             84 => world.relay_notices("rate-limited: too many; retry in 2s"),
             85 => world.refuse_dials = x.is_multiple_of(3),
             86..88 => world.failing_writes = [0, 0, 5, 30][x % 4],
@@ -124,6 +126,8 @@ impl Story {
                 self.switched = true;
                 world.switch();
             }
+            95..97 => world.relay.database_away = x.is_multiple_of(3),
+            97 => world.stalled = true,
             _ => {}
         }
     }
@@ -132,6 +136,7 @@ impl Story {
         let world = &mut self.world;
         world.refuse_dials = false;
         world.failing_writes = 0;
+        world.relay.database_away = false;
         world.relay.refuse.clear();
         for _ in 0..120 {
             world.until(world.at + secs(4));

@@ -126,8 +126,8 @@ fn closed_by_a_rate_limit_is_asked_again_after_the_gate() {
 #[test]
 fn closed_for_another_reason_ends_the_stream_with_it() {
     let (mut kit, wires) = live(1);
-    kit.frame(relay_frame::closed(&wires[0], "error: shutting down"));
-    let reason = "error: shutting down".to_owned();
+    kit.frame(relay_frame::closed(&wires[0], "restricted: members only"));
+    let reason = "restricted: members only".to_owned();
     assert_eq!(kit.messages(SubId(0)), [Message::Closed(reason)]);
     kit.frame(event_frame(&wires[0], &event(9, 0, 1, UNIX)));
     assert_eq!(kit.messages(SubId(0)), []);

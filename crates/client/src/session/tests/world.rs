@@ -53,6 +53,10 @@ pub(super) struct World {
     pub(super) socket: Option<SocketId>,
     /// Nothing passes any more, and neither side is told.
     pub(super) half_open: bool,
+    /// Nothing leaves the client any more, while the relay's frames still arrive.
+    pub(super) stalled: bool,
+    /// When the client first wrote into the stall.
+    stalled_at: Option<Duration>,
     pub(super) refuse_dials: bool,
     /// In a hundred writes, so many fail.
     pub(super) failing_writes: u64,
@@ -87,6 +91,8 @@ impl World {
             delay: ms(50),
             socket: None,
             half_open: false,
+            stalled: false,
+            stalled_at: None,
             refuse_dials: false,
             failing_writes: 0,
             dials: Vec::new(),
@@ -140,6 +146,11 @@ impl World {
         for sub in readers {
             self.read(sub, usize::MAX);
         }
+        if let Some(since) = self.stalled_at {
+            // What was written before may be reported later, and is progress.
+            let given_up = since + self.delay + self.session.config.write_timeout;
+            assert!(self.at <= given_up, "a stalled write is not noticed");
+        }
         let timeout = self.session.config.request_timeout;
         for (id, called) in &self.calls {
             assert!(
@@ -170,16 +181,22 @@ impl World {
                 assert_eq!(self.socket, Some(socket), "only to the open socket: {text}");
                 self.check_frame(&text);
                 self.sent.push((self.at, text.clone()));
-                if self.rng.next_u64() % 100 < self.failing_writes {
+                if self.stalled {
+                    self.stalled_at.get_or_insert(self.at);
+                } else if self.rng.next_u64() % 100 < self.failing_writes {
                     self.recovering
                         .take_if(|wire| text.contains(&format!("\"{wire}\"")));
                     self.schedule(self.at, Happening::WriteFailed(ticket));
                 } else {
-                    self.schedule(self.at, Happening::Written(ticket));
+                    self.written(ticket);
                     self.travel(0, Happening::ToRelay(socket, text));
                 }
             }
-            Output::Ping(socket) => {
+            Output::Ping(_, _) if self.stalled => {
+                self.stalled_at.get_or_insert(self.at);
+            }
+            Output::Ping(socket, ticket) => {
+                self.written(ticket);
                 if !self.half_open {
                     self.travel(1, Happening::Pong(socket));
                 }
@@ -189,12 +206,25 @@ impl World {
                 self.schedule(at, Happening::Signed(socket, challenge));
             }
             Output::Resolved(id, result) => {
-                assert!(self.calls.remove(&id).is_some(), "{id:?} resolved twice");
+                let called = self.calls.remove(&id);
+                let called = called.unwrap_or_else(|| panic!("{id:?} resolved twice"));
+                if let Err(Error::Refused { reason }) = &result
+                    && reason.starts_with("error:")
+                {
+                    let due = called + self.session.config.request_timeout;
+                    assert!(self.at + secs(4) >= due, "{id:?} gave up on {reason}");
+                }
                 self.results.insert(id, result);
             }
             Output::Deliver(sub, message) => self.deliver(sub, message),
             Output::Status(_) => {}
         }
+    }
+
+    /// A frame is on the socket; its writer says so a little later, perhaps after the answer.
+    fn written(&mut self, ticket: Ticket) {
+        let at = self.at + self.rng.up_to(self.delay);
+        self.schedule(at, Happening::Written(ticket));
     }
 
     fn deliver(&mut self, sub: SubId, message: Message) {
@@ -289,6 +319,8 @@ impl World {
     fn disconnect(&mut self) {
         self.socket = None;
         self.half_open = false;
+        self.stalled = false;
+        self.stalled_at = None;
         self.recovering = None;
         self.last_arrival = [self.at; 2];
         self.relay.subs.clear();
