@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     flags::FeatureFlags,
     store::{Durability, Options, is_postgres},
-    telemetry, values,
+    telemetry, text, values,
 };
 
 /// The file that is read where none is named and it exists.
@@ -242,14 +242,13 @@ impl Config {
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
         let path = file.map_or_else(|| PathBuf::from(DEFAULT_FILE), Path::to_owned);
         let mut figment = Figment::from(Serialized::defaults(Self::default()));
-        match std::fs::read_to_string(&path) {
-            // Read once here, so that a file that can't be read is an error and no empty file.
+        match text::read(&path) {
             Ok(text) => {
                 // Checked alone first: its own errors carry line and column.
                 toml::from_str::<toml::Table>(&text).map_err(|error| {
                     ConfigError::Value(format!("{}: {}", path.display(), error.to_string().trim()))
                 })?;
-                figment = figment.merge(Toml::file(&path));
+                figment = figment.merge(Toml::string(&text));
             }
             Err(error) if file.is_none() && error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(ConfigError::File { path, error }),
@@ -260,12 +259,12 @@ impl Config {
             figment = figment.merge(alias);
         }
         figment = figment.merge(sections.split("__"));
-        let config: Self = figment.extract().map_err(|error| describe(&error))?;
+        let config: Self = figment.extract().map_err(|error| describe(&error, &path))?;
         match config.check() {
             Ok(()) => Ok(config),
             Err((key, why)) => {
-                let path: Vec<_> = key.split('.').map(str::to_owned).collect();
-                let place = place(figment.find_metadata(key), &path);
+                let keys: Vec<_> = key.split('.').map(str::to_owned).collect();
+                let place = place(figment.find_metadata(key), &keys, &path);
                 Err(ConfigError::Value(format!("{place}: {key}: {why}")))
             }
         }
@@ -401,9 +400,9 @@ impl Config {
 }
 
 /// Where wrong values come from, their keys, and why they are wrong.
-fn describe(error: &figment::Error) -> ConfigError {
+fn describe(error: &figment::Error, file: &Path) -> ConfigError {
     let lines = error.clone().into_iter().map(|error| {
-        let place = place(error.metadata.as_ref(), &error.path);
+        let place = place(error.metadata.as_ref(), &error.path, file);
         match error.path.join(".").as_str() {
             "" => format!("{place}: {}", error.kind),
             key => format!("{place}: {key}: {}", error.kind),
@@ -413,7 +412,10 @@ fn describe(error: &figment::Error) -> ConfigError {
 }
 
 /// The file or the environment variable that a value comes from.
-fn place(from: Option<&Metadata>, path: &[String]) -> String {
+fn place(from: Option<&Metadata>, path: &[String], file: &Path) -> String {
+    if from.is_some_and(|from| from.name.contains("TOML")) {
+        return file.display().to_string();
+    }
     if let Some(from) = from.filter(|from| from.name.starts_with(environment::VARIABLE)) {
         return from.name.to_string();
     }

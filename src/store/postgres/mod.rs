@@ -6,6 +6,7 @@
 //! its own beside the caller's, which may be inside a runtime where waiting is forbidden.
 
 mod error;
+mod identity;
 mod last_batch;
 mod link;
 mod members;
