@@ -44,6 +44,14 @@ pub struct PostgresStore {
     metrics: StoreMetrics,
 }
 
+/// Whether a server's URL can be used, as far as that can be told without a connection.
+///
+/// # Errors
+/// When it can't; the text names the URL without its password.
+pub fn check_url(url: &str) -> Result<(), StoreError> {
+    Server::new(url).map(drop)
+}
+
 impl PostgresStore {
     /// Connects and makes the tables where they are missing. Waits up to `start_wait` for a server
     /// that is not there yet, not for one that refuses user or database.
