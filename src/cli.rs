@@ -6,7 +6,12 @@ use buzz_actors::ports::Role;
 use buzz_protocol::nip19::{KeyError, parse_pubkey};
 use clap::{Parser, Subcommand};
 
-use crate::{app, commands, config::Config, error_chain::chain, members};
+use crate::{
+    app, commands,
+    config::{Config, ConfigError, Loaded},
+    error_chain::chain,
+    members,
+};
 
 /// A Nostr relay.
 #[derive(Debug, Parser)]
@@ -78,9 +83,16 @@ const BAD_CONFIG: u8 = 2;
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let config = match Config::load(arguments.config.as_deref()) {
-        Ok(config) => config,
-        Err(error) => {
-            eprintln!("error: {error}");
+        Ok(Loaded { config, warnings }) => {
+            for warning in warnings {
+                eprintln!("warning: {warning}");
+            }
+            config
+        }
+        Err(ConfigError(problems)) => {
+            for problem in problems {
+                eprintln!("error: {problem}");
+            }
             return ExitCode::from(BAD_CONFIG);
         }
     };

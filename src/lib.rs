@@ -14,6 +14,7 @@
 //! | `shared_budget` | quotas over several relays, in Redis |
 //! | [`telemetry`] | logs, traces, metrics exporter |
 //! | `error_chain` | an error with its causes, on one line |
+//! | `text` | the texts that the programs read: each once |
 //! | `values` | how settings are written and shown |
 //!
 //! The actors themselves are the crate `buzz-actors`.
@@ -31,4 +32,5 @@ mod members;
 mod shared_budget;
 pub mod store;
 pub mod telemetry;
+mod text;
 mod values;

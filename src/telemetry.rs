@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use actix_web::http::Uri;
 use anyhow::{Context, Result};
 use buzz_actors::metrics::{BATCH_BUCKETS, SECONDS_BUCKETS, WRITE_BATCH_EVENTS};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -57,12 +58,16 @@ impl Default for Settings {
 
 impl Settings {
     /// The bounds that types don't hold: the key that crosses one, and why it does.
-    pub(crate) fn check(&self) -> std::result::Result<(), (&'static str, String)> {
+    pub(crate) fn check(&self, wrong: &mut Vec<(&'static str, String)>) {
         let endpoint = &self.otlp_endpoint;
+        let shown = values::mask_password(endpoint);
         let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
         if !endpoint.is_empty() && !is_http {
-            let why = format!("`{endpoint}` does not start with http:// or https://");
-            return Err(("telemetry.otlp_endpoint", why));
+            let why = format!("`{shown}` does not start with http:// or https://");
+            wrong.push(("telemetry.otlp_endpoint", why));
+        } else if !endpoint.is_empty() && endpoint.parse::<Uri>().is_err() {
+            let why = format!("`{shown}` is no URL such as \"http://localhost:4318\"");
+            wrong.push(("telemetry.otlp_endpoint", why));
         }
         let mut directives = self.log.split(',');
         if let Some(word) =
@@ -71,12 +76,10 @@ impl Settings {
             let why = format!(
                 "`{word}` is neither a level (error, warn, info, debug, trace, off) nor target=level"
             );
-            return Err(("telemetry.log", why));
+            wrong.push(("telemetry.log", why));
+        } else if let Err(error) = parse_filter(&self.log) {
+            wrong.push(("telemetry.log", error.to_string()));
         }
-        if let Err(error) = parse_filter(&self.log) {
-            return Err(("telemetry.log", error.to_string()));
-        }
-        Ok(())
     }
 }
 

@@ -7,6 +7,9 @@ pub(crate) mod duration {
 
     use serde::{Deserializer, Serializer, de::Error};
 
+    /// Longer ones overflow where they are added to a time.
+    const LONGEST: Duration = Duration::from_secs(1000 * 366 * 24 * 60 * 60);
+
     pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(&humantime::format_duration(*value))
     }
@@ -16,9 +19,13 @@ pub(crate) mod duration {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-        let parsed = humantime::parse_duration(text);
-        parsed
-            .map_err(|error| format!("`{text}` is no duration such as \"5s\" or \"15m\": {error}"))
+        let parsed = humantime::parse_duration(text).map_err(|error| {
+            format!("`{text}` is no duration such as \"5s\" or \"15m\": {error}")
+        })?;
+        if parsed > LONGEST {
+            return Err(format!("`{text}` is more than a thousand years"));
+        }
+        Ok(parsed)
     }
 }
 
@@ -82,6 +89,32 @@ pub(crate) mod text {
             }
         }
         from.deserialize_any(Scalar)
+    }
+}
+
+/// A list of address ranges. A plain address is a range of one.
+pub(crate) mod networks {
+    use std::net::IpAddr;
+
+    use ipnet::IpNet;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(value: &[IpNet], out: S) -> Result<S::Ok, S::Error> {
+        value.serialize(out)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+        let texts = Vec::<String>::deserialize(from)?;
+        let parsed = texts.iter().map(|text| parse(text));
+        parsed.collect::<Result<_, _>>().map_err(D::Error::custom)
+    }
+
+    fn parse(text: &str) -> Result<IpNet, String> {
+        let address = text.parse::<IpAddr>().map(|ip| ip.to_canonical().into());
+        let range = address.or_else(|_| text.parse::<IpNet>());
+        range.map_err(|_| {
+            format!("`{text}` is neither an address nor a range such as \"10.0.0.0/8\"")
+        })
     }
 }
 

@@ -41,8 +41,9 @@ const LAST_FLAGS: Duration = Duration::from_secs(2);
 pub fn serve(config: Config) -> Result<()> {
     let traces = telemetry::start(&config.telemetry)?;
     let metrics_page = telemetry::install_metrics()?;
-    let store = open_store(&config)?;
+    // First, as opening may bring the file to this version's form.
     let _alone = store::serve_alone(&config.database.url).context("database.url")?;
+    let store = open_store(&config)?;
     let flags = flags::start(&config.feature_flags)?;
     System::new().block_on(async move {
         let mut signals = Signals::install()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use buzz_actors::admission::{GuardSettings, Quota, Quotas, Rates};
 use serde::{Deserialize, Serialize};
 
+use super::check::Wrong;
 use crate::values;
 
 /// Admissions of one window that one principal's log may hold.
@@ -67,10 +68,10 @@ impl Default for Admission {
 const LOCAL: &str = "local";
 
 impl Admission {
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self, wrong: &mut Vec<Wrong>) {
         let window = self.burst_window;
         if window.subsec_nanos() != 0 || window < Duration::from_secs(1) || window > MAX_WINDOW {
-            return Err((
+            wrong.push((
                 "admission.burst_window",
                 "must be whole seconds, from 1s to 1h".into(),
             ));
@@ -119,32 +120,29 @@ impl Admission {
             ),
         ];
         for (key, rate, window) in rates {
-            if u64::from(rate) * window > MAX_LIMIT {
+            if u64::from(rate).saturating_mul(window) > MAX_LIMIT {
                 let why = format!("more than {MAX_LIMIT} in one window; 0 means no limit");
-                return Err((key, why));
+                wrong.push((key, why));
             }
         }
         if self.timeout.is_zero() || self.timeout > MAX_TIMEOUT {
-            return Err((
+            wrong.push((
                 "admission.timeout",
                 "must be more than 0s, at most 1m".into(),
             ));
         }
         if let Some(url) = self.shared_url() {
             let known = ["redis://", "redis+unix://", "unix://"];
+            let shown = values::mask_password(url);
             if !known.iter().any(|scheme| url.starts_with(scheme)) {
-                let shown = values::mask_password(url);
                 let why = format!("`{shown}` is neither `local` nor redis://host:port");
-                return Err(("admission.backend", why));
-            }
-            // The error's own text may repeat the password.
-            redis::Client::open(url).map_err(|error| {
-                let shown = values::mask_password(url);
+                wrong.push(("admission.backend", why));
+            } else if let Err(error) = redis::Client::open(url) {
+                // The error's own text may repeat the password.
                 let why = format!("`{shown}` is no URL of a Redis: {}", error.category());
-                ("admission.backend", why)
-            })?;
+                wrong.push(("admission.backend", why));
+            }
         }
-        Ok(())
     }
 
     /// Where the shared budget is, if it is not here.

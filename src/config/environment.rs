@@ -1,102 +1,94 @@
-//! Names of variables: those that operators know from elsewhere, and those that are nearly right.
+//! Settings from the environment: `BUZZ_<SECTION>__<KEY>`, and names that operators know from
+//! elsewhere. Names that are nearly right are mistakes, and no other program's.
 
 use std::env;
 
-use figment::{
-    Error, Metadata, Profile,
-    providers::Serialized,
-    value::{Dict, Map, Value},
+use serde::Deserialize;
+use toml::{Value, de::ValueDeserializer};
+
+use super::{
+    aliases::ALIASES,
+    known::Known,
+    load::{Problem, Setting, unknown},
 };
-
-use super::{Config, ConfigError, aliases::ALIASES};
-
-/// How the source of an alias's value begins, before the variable's name.
-pub(super) const VARIABLE: &str = "environment variable ";
 
 /// All names that begin like this are documented ones, or mistakes.
 const QUOTAS: &str = "BUZZ_RATE_LIMIT_";
 
-/// The value of a variable with a documented name.
-pub(super) struct Alias {
-    name: &'static str,
-    key: &'static str,
-    value: Value,
-}
-
-impl figment::Provider for Alias {
-    fn metadata(&self) -> Metadata {
-        Metadata::named(format!("{VARIABLE}{}", self.name))
-    }
-
-    fn data(&self) -> Result<Map<Profile, Dict>, Error> {
-        Serialized::default(self.key, &self.value).data()
-    }
-}
-
-fn wrong(name: &str, why: &str) -> ConfigError {
-    ConfigError::Value(format!("{VARIABLE}{name}: {why}"))
-}
-
-/// The aliases that are set.
-pub(super) fn aliases() -> Result<Vec<Alias>, ConfigError> {
-    let mut set = Vec::new();
-    for &(name, key) in ALIASES {
-        let Some(value) = env::var_os(name) else {
-            continue;
-        };
-        let wrong = |why: &str| wrong(name, &format!("{key}: {why}"));
-        let value = value.to_str().ok_or_else(|| wrong("is not UTF-8"))?;
-        let value = value.trim();
-        if value.is_empty() {
-            return Err(wrong("is empty; leave it out to have the default"));
-        }
-        let other = format!("BUZZ_{}", key.replace('.', "__").to_uppercase());
-        if env::var_os(&other).is_some() {
-            return Err(wrong(&format!("sets the same as {other}")));
-        }
-        // Numbers and truth values are told from text as they are for the other names.
-        let value = value.parse().unwrap_or_else(|error| match error {});
-        set.push(Alias { name, key, value });
-    }
-    Ok(set)
-}
-
-/// Refuses variables that would be ignored silently because one of two underscores is missing, and
-/// those that would be changed silently because they are not UTF-8.
-pub(super) fn check_names() -> Result<(), ConfigError> {
-    let defaults = toml::Table::try_from(Config::default());
-    let defaults = defaults.map_err(|error| ConfigError::Value(error.to_string()))?;
-    let mut keys = Vec::new();
-    flatten("BUZZ", &defaults, &mut keys);
-    for meant in keys {
-        let written = meant.replace("__", "_");
-        let is_documented = ALIASES.iter().any(|(name, _)| *name == written);
-        if !is_documented && env::var_os(&written).is_some() {
-            return Err(wrong(&written, &format!("unknown; did you mean {meant}?")));
+/// Adds what is set. Names with a section take precedence over the file.
+pub(super) fn read(known: &Known, settings: &mut Vec<Setting>, problems: &mut Vec<Problem>) {
+    for key in known.keys() {
+        // For want of one of two underscores it would be ignored in silence.
+        let (meant, written) = (variable(key), variable(key).replace("__", "_"));
+        if !is_alias(&written) && env::var_os(&written).is_some() {
+            problems.push(problem(&written, "", unknown(Some(&meant))));
         }
     }
-    for (name, value) in env::vars_os() {
+    let mut names: Vec<_> = env::vars_os().collect();
+    names.sort();
+    for (name, value) in names {
         let name = name.to_string_lossy();
-        let is_documented = ALIASES.iter().any(|(known, _)| *known == name);
-        if name.starts_with(QUOTAS) && !is_documented {
-            return Err(wrong(&name, "unknown"));
-        }
-        if name.starts_with("BUZZ_") && name.contains("__") && value.to_str().is_none() {
-            return Err(wrong(&name, "is not UTF-8"));
+        if let Some((_, key)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
+            let checked = match value.to_str().map(str::trim) {
+                None => Err("is not UTF-8".to_owned()),
+                Some("") => Err("is empty; leave it out to have the default".to_owned()),
+                Some(_) if env::var_os(variable(key)).is_some() => {
+                    Err(format!("sets the same as {}", variable(key)))
+                }
+                Some(value) => Ok(parse(value)),
+            };
+            match checked {
+                Ok(value) => settings.push(setting(&name, key, value)),
+                Err(why) => problems.push(problem(&name, key, why)),
+            }
+        } else if name.starts_with(QUOTAS) {
+            problems.push(problem(&name, "", "unknown".into()));
+        } else if let Some(rest) = name
+            .strip_prefix("BUZZ_")
+            .filter(|rest| rest.contains("__"))
+        {
+            let key = rest.replace("__", ".").to_lowercase();
+            match value.to_str() {
+                _ if !known.is_key(&key) => {
+                    let meant = known.nearest(&key).map(variable);
+                    problems.push(problem(&name, &key, unknown(meant.as_deref())));
+                }
+                None => problems.push(problem(&name, &key, "is not UTF-8".into())),
+                Some(value) => settings.push(setting(&name, &key, parse(value))),
+            }
         }
     }
-    Ok(())
 }
 
-/// The variables of all keys below `prefix`.
-fn flatten(prefix: &str, table: &toml::Table, into: &mut Vec<String>) {
-    // The section is set off by one underscore, what is below it by two.
-    let separator = if prefix == "BUZZ" { "_" } else { "__" };
-    for (key, value) in table {
-        let name = format!("{prefix}{separator}{}", key.to_uppercase());
-        match value {
-            toml::Value::Table(table) => flatten(&name, table, into),
-            _ => into.push(name),
-        }
+/// The variable of a key.
+fn variable(key: &str) -> String {
+    format!("BUZZ_{}", key.replace('.', "__").to_uppercase())
+}
+
+fn is_alias(name: &str) -> bool {
+    ALIASES.iter().any(|(alias, _)| *alias == name)
+}
+
+fn place(name: &str) -> String {
+    format!("environment variable {name}")
+}
+
+fn setting(name: &str, key: &str, value: Value) -> Setting {
+    let (place, key) = (place(name), key.to_owned());
+    Setting { place, key, value }
+}
+
+fn problem(name: &str, key: &str, why: String) -> Problem {
+    let (place, key) = (place(name), key.to_owned());
+    Problem { place, key, why }
+}
+
+/// Numbers, truth values and lists are told from text as TOML tells them.
+fn parse(text: &str) -> Value {
+    let text = text.trim();
+    let parsed = ValueDeserializer::parse(text).and_then(Value::deserialize);
+    match parsed {
+        Ok(Value::Datetime(_) | Value::Table(_)) | Err(_) => Value::String(text.to_owned()),
+        Ok(value) => value,
     }
 }

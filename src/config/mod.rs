@@ -3,37 +3,29 @@
 
 mod admission;
 mod aliases;
+mod check;
 mod environment;
+mod known;
+mod load;
 
-pub use self::admission::Admission;
+pub use self::{admission::Admission, load::Loaded};
 pub use crate::values::mask_password;
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use buzz_actors::shared::Settings;
-use buzz_protocol::{Limits, url::Url};
-use figment::{
-    Figment, Metadata,
-    providers::{Env, Format, Serialized, Toml},
-};
+use buzz_protocol::Limits;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     flags::FeatureFlags,
-    store::{Durability, Options, is_postgres},
+    store::{Durability, Options},
     telemetry, values,
 };
 
 /// The file that is read if none is named and this one exists.
 pub const DEFAULT_FILE: &str = "config/relay.toml";
-
-/// More would each cost a thread and a database connection that no machine has a core for.
-const MAX_READERS: usize = 1000;
 
 /// All settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -83,7 +75,8 @@ pub struct Server {
     /// Shutdown: closes are spread over this time.
     #[serde(with = "values::duration")]
     pub drain: Duration,
-    /// Address ranges whose `X-Forwarded-For` counts, from the right.
+    /// Addresses and ranges whose `X-Forwarded-For` counts, from the right.
+    #[serde(with = "values::networks")]
     pub trusted_proxies: Vec<IpNet>,
 }
 
@@ -236,133 +229,18 @@ impl Default for History {
     }
 }
 
-/// A setting that can't be used.
+/// What is wrong in the settings: one text for each, with its place, key and reason.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The named file is not there or can't be read.
-    #[error("{}: {error}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: std::io::Error,
-    },
-    /// A value is wrong: says where it comes from, which key, and why.
-    #[error("{0}")]
-    Value(String),
-}
+#[error("{}", .0.join("\n"))]
+pub struct ConfigError(pub Vec<String>);
 
 impl Config {
     /// Reads `file`, or [`DEFAULT_FILE`] if it exists, then the environment.
     ///
     /// # Errors
-    /// Names file or variable, key and reason of the first thing that is wrong.
-    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
-        let path = file.map_or_else(|| PathBuf::from(DEFAULT_FILE), Path::to_owned);
-        let mut figment = Figment::from(Serialized::defaults(Self::default()));
-        match std::fs::read_to_string(&path) {
-            // Read once here, so that a file that can't be read is an error and no empty file.
-            Ok(text) => {
-                // Checked alone first: its own errors carry line and column.
-                toml::from_str::<toml::Table>(&text).map_err(|error| {
-                    ConfigError::Value(format!("{}: {}", path.display(), error.to_string().trim()))
-                })?;
-                figment = figment.merge(Toml::file(&path));
-            }
-            Err(error) if file.is_none() && error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(ConfigError::File { path, error }),
-        }
-        let sections = Env::prefixed("BUZZ_").filter(|key| key.as_str().contains("__"));
-        environment::check_names()?;
-        for alias in environment::aliases()? {
-            figment = figment.merge(alias);
-        }
-        figment = figment.merge(sections.split("__"));
-        let config: Self = figment.extract().map_err(|error| describe(&error))?;
-        match config.check() {
-            Ok(()) => Ok(config),
-            Err((key, why)) => {
-                let path: Vec<_> = key.split('.').map(str::to_owned).collect();
-                let place = place(figment.find_metadata(key), &path);
-                Err(ConfigError::Value(format!("{place}: {key}: {why}")))
-            }
-        }
-    }
-
-    /// The bounds that types don't hold: the key that crosses one, and why it does.
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        let positive = [
-            ("server.max_frame_bytes", self.server.max_frame_bytes),
-            ("server.max_connections", self.server.max_connections),
-            ("server.handler_permits", self.server.handler_permits),
-            ("server.send_queue", self.server.send_queue),
-            ("limits.max_subscriptions", self.limits.max_subscriptions),
-            ("limits.max_filters", self.limits.max_filters),
-            ("limits.max_subid_length", self.limits.max_subid_length),
-            ("database.readers", self.database.readers),
-            (
-                "limits.max_limit",
-                self.limits.max_limit.try_into().unwrap_or(usize::MAX),
-            ),
-        ];
-        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err((key, "must be at least 1".into()));
-        }
-        if self.auth.recheck < Duration::from_millis(100) {
-            return Err(("auth.recheck", "must be at least 100ms".into()));
-        }
-        let url = &self.server.url;
-        if !url.starts_with("ws://") && !url.starts_with("wss://") {
-            return Err((
-                "server.url",
-                format!("`{url}` does not start with ws:// or wss://"),
-            ));
-        }
-        if !Url::parse(url).is_some_and(|url| url.user.is_none() && !url.rest.contains(['?', '#']))
-        {
-            return Err((
-                "server.url",
-                format!("`{url}` is no address such as wss://relay.example or ws://host:3000/path"),
-            ));
-        }
-        let database = mask_password(&self.database.url);
-        if database == "sqlite://" || database == "sqlite:///" {
-            return Err(("database.url", format!("`{database}` names no file")));
-        }
-        if !database.starts_with("sqlite://") && !is_postgres(&database) {
-            return Err((
-                "database.url",
-                format!("`{database}` does not start with sqlite:// or postgres://"),
-            ));
-        }
-        self.check_replica()?;
-        if self.history.statement_timeout.as_millis() == 0 {
-            let why = "must be at least 1ms".into();
-            return Err(("history.statement_timeout", why));
-        }
-        if self.database.readers > MAX_READERS {
-            return Err(("database.readers", format!("must be at most {MAX_READERS}")));
-        }
-        self.admission.check()?;
-        self.feature_flags.check()?;
-        self.telemetry.check()?;
-        Ok(())
-    }
-
-    fn check_replica(&self) -> Result<(), (&'static str, String)> {
-        let Database {
-            url, replica_url, ..
-        } = &self.database;
-        if replica_url.is_empty() || (is_postgres(replica_url) && is_postgres(url)) {
-            return Ok(());
-        }
-        let shown = mask_password(replica_url);
-        let why = if is_postgres(url) {
-            format!("`{shown}` does not start with postgres://")
-        } else {
-            "only a PostgreSQL database has replicas".to_owned()
-        };
-        Err(("database.replica_url", why))
+    /// Names everything that is wrong: file and line or variable, key, and reason.
+    pub fn load(file: Option<&Path>) -> Result<Loaded, ConfigError> {
+        load::load(file)
     }
 
     /// How the store is opened.
@@ -418,35 +296,6 @@ impl Config {
             ping: self.server.ping,
         }
     }
-}
-
-/// Where wrong values come from, their keys, and why they are wrong.
-fn describe(error: &figment::Error) -> ConfigError {
-    let lines = error.clone().into_iter().map(|error| {
-        let place = place(error.metadata.as_ref(), &error.path);
-        match error.path.join(".").as_str() {
-            "" => format!("{place}: {}", error.kind),
-            key => format!("{place}: {key}: {}", error.kind),
-        }
-    });
-    ConfigError::Value(lines.collect::<Vec<_>>().join("\n"))
-}
-
-/// The file or the environment variable that a value comes from.
-fn place(from: Option<&Metadata>, path: &[String]) -> String {
-    if let Some(from) = from.filter(|from| from.name.starts_with(environment::VARIABLE)) {
-        return from.name.to_string();
-    }
-    if from.is_some_and(|from| from.name.contains("environment")) {
-        return format!(
-            "environment variable BUZZ_{}",
-            path.join("__").to_uppercase()
-        );
-    }
-    // A default has a line of this program as its source.
-    let source = from.and_then(|from| from.source.as_ref());
-    let source = source.filter(|source| source.code_location().is_none());
-    source.map_or_else(|| "configuration".into(), ToString::to_string)
 }
 
 #[cfg(test)]

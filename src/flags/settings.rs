@@ -92,34 +92,33 @@ impl FeatureFlags {
     }
 
     /// The bounds that types don't hold.
-    pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check(&self, wrong: &mut Vec<(&'static str, String)>) {
         if self.refresh < MIN_REFRESH || self.refresh > MAX_REFRESH {
-            return Err(("feature_flags.refresh", "must be from 100ms to 1h".into()));
+            wrong.push(("feature_flags.refresh", "must be from 100ms to 1h".into()));
         }
         if self.provider == Provider::File && self.file.is_empty() {
             let why = "is needed with provider \"file\"".into();
-            return Err(("feature_flags.file", why));
+            wrong.push(("feature_flags.file", why));
         }
         let service = &self.launchdarkly;
         if service.start_wait > MAX_START_WAIT {
             let why = "must be at most 1m".into();
-            return Err(("feature_flags.launchdarkly.start_wait", why));
+            wrong.push(("feature_flags.launchdarkly.start_wait", why));
         }
         if self.provider == Provider::LaunchDarkly && service.sdk_key.is_empty() {
             let why = "is needed with provider \"launchdarkly\"; BUZZ_LAUNCHDARKLY_SDK_KEY sets it";
-            return Err(("feature_flags.launchdarkly.sdk_key", why.into()));
+            wrong.push(("feature_flags.launchdarkly.sdk_key", why.into()));
         }
         // It becomes a header of requests.
         if !service.sdk_key.bytes().all(|byte| byte.is_ascii_graphic()) {
             let why = "must be printable ASCII without spaces".into();
-            return Err(("feature_flags.launchdarkly.sdk_key", why));
+            wrong.push(("feature_flags.launchdarkly.sdk_key", why));
         }
         if !service.relay_proxy_url.is_empty() && !is_base_url(&service.relay_proxy_url) {
             // Not shown: it may hold a password where none belongs.
             let why = "is no URL such as \"http://proxy:8030\", without user, query or fragment";
-            return Err(("feature_flags.launchdarkly.relay_proxy_url", why.into()));
+            wrong.push(("feature_flags.launchdarkly.relay_proxy_url", why.into()));
         }
-        Ok(())
     }
 }
 

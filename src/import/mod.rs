@@ -21,6 +21,8 @@ use buzz_protocol::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::text::BYTE_ORDER_MARK;
+
 /// Lines verified, and events stored, at once.
 const CHUNK_LINES: usize = 256;
 
@@ -161,10 +163,15 @@ struct Chunk {
 fn read_lines(input: &mut impl BufRead, number: &mut u64, max: usize) -> io::Result<Vec<Line>> {
     let mut lines = Vec::new();
     while lines.len() < CHUNK_LINES {
-        let Some((text, bytes)) = read_line(input, max)? else {
+        let Some((mut text, bytes)) = read_line(input, max)? else {
             break;
         };
         *number += 1;
+        if let Some(text) = text.as_mut().filter(|_| *number == 1)
+            && text.starts_with(BYTE_ORDER_MARK)
+        {
+            text.drain(..BYTE_ORDER_MARK.len());
+        }
         if text
             .as_ref()
             .is_none_or(|text| !text.trim_ascii().is_empty())

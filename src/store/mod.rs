@@ -7,6 +7,7 @@
 //! | `batch` | what a batch of events does to the store (pure) |
 //! | `options` | where events are kept, and how |
 //! | `fault` | what a database's error means |
+//! | `migrations` | whether a database is one that this version can work on |
 //! | `schema` | the tables, for Diesel |
 //! | `statements` | statements of a fixed shape, for both databases |
 //! | `columns` | reads the rows of either database |
@@ -23,6 +24,7 @@ mod columns;
 mod fault;
 mod keys;
 mod lookup;
+mod migrations;
 mod options;
 mod plan;
 mod position;
@@ -32,42 +34,23 @@ mod schema;
 pub mod sqlite;
 mod statements;
 
-use std::{
-    fs::{File, TryLockError},
-    path::Path,
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use buzz_actors::ports::{EventStore, StoreError};
 
-use self::fault::Fault;
 pub use self::options::{Durability, Options, is_postgres};
-
-/// Held by the one relay that serves a SQLite file.
-#[derive(Debug)]
-pub struct Served {
-    _lock: File,
-}
+pub use self::sqlite::Served;
 
 /// Makes sure that no other relay serves the SQLite file that `url` names: two would each hide the
-/// other's new events from open histories. Import and export beside a relay need no lock; nor do
-/// relays that share a PostgreSQL database, which tells their batches apart.
+/// other's new events from open histories. Call it before [`open`], which may change the file.
+/// Import and export beside a relay need no lock; nor do relays that share a PostgreSQL database,
+/// which tells their batches apart.
 ///
 /// # Errors
-/// When another one does, or the lock file (`relay.db.lock`) can't be made.
+/// When another one does, or the file can't be made.
 pub fn serve_alone(url: &str) -> Result<Option<Served>, StoreError> {
-    let Some(path) = url.strip_prefix("sqlite://") else {
-        return Ok(None);
-    };
-    let path = format!("{path}.lock");
-    let file = File::create(&path).map_err(|error| Fault::Unreachable.at(&path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(Served { _lock: file })),
-        Err(TryLockError::WouldBlock) => {
-            Err(Fault::Busy.at(path, "another relay serves this file"))
-        }
-        Err(TryLockError::Error(error)) => Err(Fault::Unreachable.at(path, error)),
-    }
+    let path = url.strip_prefix("sqlite://");
+    path.map(|path| Served::lock(Path::new(path))).transpose()
 }
 
 /// Opens the store, creating and migrating it where needed.

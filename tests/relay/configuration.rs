@@ -257,3 +257,158 @@ async fn a_taken_port_is_named_and_ends_the_start() {
     assert!(err.contains(&relay.addr.to_string()), "{err}");
     assert!(!err.contains("panicked"), "{err}");
 }
+
+/// Mutants: the first mistake ends the check; a place without its line; no suggestion.
+#[test]
+fn all_mistakes_are_told_at_once_with_line_key_and_what_was_meant() {
+    let text = "[server]\nlistne = \"127.0.0.1:1\"\nmax_limit = 5\ndrain = 5\n\n[limits]\n\
+        max_filters = 0\nmax_limit = \"many\"\n\n[databse]\nurl = \"x\"\n";
+    let variables = [("BUZZ_HISTORY__WIAT", "1s"), ("BUZZ_AUTH__WAIT", "soon")];
+    let (output, out, err) = check(text, &variables);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert_eq!(out, "");
+    for line in [
+        "error: relay.toml:2: server.listne: unknown key; did you mean server.listen?",
+        "error: relay.toml:3: server.max_limit: unknown key; did you mean limits.max_limit?",
+        "error: relay.toml:4: server.drain: `5` is no duration",
+        "error: relay.toml:7: limits.max_filters: must be at least 1",
+        "error: relay.toml:8: limits.max_limit: invalid type",
+        "error: relay.toml:10: databse: unknown key; did you mean database?",
+        "error: environment variable BUZZ_HISTORY__WIAT: history.wiat: unknown key; \
+         did you mean BUZZ_HISTORY__WAIT?",
+        "error: environment variable BUZZ_AUTH__WAIT: auth.wait: `soon` is no duration",
+    ] {
+        assert!(err.contains(line), "no {line:?} in\n{err}");
+    }
+    assert_eq!(err.lines().count(), 8, "{err}");
+}
+
+/// Mutants: a mistake of the syntax shown with its line's text; only the first one told.
+#[test]
+fn mistakes_of_the_syntax_show_their_line_and_no_secret() {
+    let text = "[database]\nurl = \"postgres://u:hunter2@db/relay\nreaders = = 4\n";
+    let (output, _, err) = check(text, &[]);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("relay.toml:2: ") && err.contains("relay.toml:3: "),
+        "{err}"
+    );
+    assert!(!err.contains("hunter2"), "{err}");
+}
+
+/// Mutant: a bound that `serve` meets and `check-config` does not.
+#[test]
+fn what_serve_could_not_start_with_is_refused() {
+    for (text, key) in [
+        (
+            "server.listen = \"127.0.0.1:7000\"\nserver.admin_listen = \"127.0.0.1:7000\"",
+            "server.admin_listen",
+        ),
+        (
+            "server.listen = \"0.0.0.0:7000\"\nserver.admin_listen = \"127.0.0.1:7000\"",
+            "server.admin_listen",
+        ),
+        ("server.listen = \"127.0.0.1:9090\"", "server.admin_listen"),
+        ("database.url = \"sqlite://:memory:\"", "database.url"),
+        ("database.url = \"sqlite://x.db?mode=rwc\"", "database.url"),
+        ("database.url = \"sqlite://file:x.db\"", "database.url"),
+        ("database.url = \"sqlite://.\"", "database.url"),
+        ("database.url = \"sqlite://data/\"", "database.url"),
+        ("database.url = \"postgres://u@h:port/db\"", "database.url"),
+        (
+            "database.url = \"postgres://u@h/db?sslmode=sometimes\"",
+            "database.url",
+        ),
+        (
+            "database.url = \"postgres://u@h/db?sslmode=require&sslrootcert=missing.pem\"",
+            "database.url",
+        ),
+        (
+            "database.url = \"postgres://u@h/db\"\ndatabase.replica_url = \"postgres://u@h:x/db\"",
+            "database.replica_url",
+        ),
+        (
+            "telemetry.otlp_endpoint = \"http://\"",
+            "telemetry.otlp_endpoint",
+        ),
+        ("server.drain = \"100000000years\"", "server.drain"),
+    ] {
+        for subcommand in ["check-config", "serve"] {
+            let dir = tempfile::TempDir::new().expect("a directory");
+            std::fs::write(dir.path().join("relay.toml"), text).expect("a configuration");
+            let (output, _, err) = run(RELAY.command(dir.path()).arg(subcommand));
+            assert_eq!(output.status.code(), Some(2), "{text}: {err}");
+            assert!(err.contains(&format!(": {key}: ")), "{text}: {err}");
+            let files = std::fs::read_dir(dir.path()).expect("a directory").count();
+            assert_eq!(files, 1, "{text}: a file was made");
+        }
+    }
+}
+
+/// Mutants: an address refused; an IPv4 address in IPv6 form that no client has.
+#[test]
+fn a_proxy_is_an_address_or_a_range() {
+    let text =
+        "server.trusted_proxies = [\"10.0.0.1\", \"::1\", \"10.1.0.0/16\", \"::ffff:10.0.0.2\"]";
+    let config = effective(text, &[]);
+    let expected = "[\"10.0.0.1/32\", \"::1/128\", \"10.1.0.0/16\", \"10.0.0.2/32\"]";
+    assert_eq!(get(&config, "server.trusted_proxies").to_string(), expected);
+    let variable = ("BUZZ_SERVER__TRUSTED_PROXIES", "[\"10.0.0.1\"]");
+    let config = effective("", &[variable]);
+    let expected = "[\"10.0.0.1/32\"]";
+    assert_eq!(get(&config, "server.trusted_proxies").to_string(), expected);
+}
+
+/// Mutants: a mistake there that ends the start; a setting that is unused without a word; the
+/// provider that is chosen not checked.
+#[tokio::test]
+async fn settings_of_a_provider_that_is_not_chosen_only_warn() {
+    for (text, variables, key) in [
+        (
+            "",
+            &[("BUZZ_LAUNCHDARKLY_SDK_KEY", "")][..],
+            "feature_flags.launchdarkly.sdk_key",
+        ),
+        (
+            "",
+            &[("BUZZ_LAUNCHDARKLY_RELAY_PROXY_URL", "proxy:8030")],
+            "feature_flags.launchdarkly.relay_proxy_url",
+        ),
+        (
+            "feature_flags.launchdarkly.start_wait = \"soon\"",
+            &[],
+            "feature_flags.launchdarkly.start_wait",
+        ),
+        (
+            "feature_flags.launchdarkly.key = 1",
+            &[],
+            "feature_flags.launchdarkly.key",
+        ),
+        ("feature_flags.file = \"x.toml\"", &[], "feature_flags.file"),
+        (
+            "feature_flags.provider = \"environment\"",
+            &[("BUZZ_LAUNCHDARKLY_SDK_KEY", "sdk-hunter2")],
+            "feature_flags.launchdarkly.sdk_key",
+        ),
+    ] {
+        let (output, out, err) = check(text, variables);
+        assert_eq!(output.status.code(), Some(0), "{text}: {err}");
+        assert!(err.starts_with("warning: ") && err.contains(key), "{err}");
+        assert!(
+            !err.contains("hunter2") && out.contains("[feature_flags]"),
+            "{err}"
+        );
+        let relay = RELAY.start_in(Relay::prepare(text), |command| {
+            command.envs(variables.iter().copied());
+        });
+        drop(relay.await);
+    }
+    let empty_key = [
+        ("BUZZ_FEATURE_FLAGS_PROVIDER", "launchdarkly"),
+        ("BUZZ_LAUNCHDARKLY_SDK_KEY", ""),
+    ];
+    let (output, _, err) = check("", &empty_key);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    let (_, _, err) = check("", &[]);
+    assert_eq!(err, "");
+}

@@ -13,6 +13,7 @@ mod commands;
 mod configuration;
 mod counting;
 mod crashes;
+mod database_identity;
 mod deletion;
 mod delivery;
 mod documented;
@@ -44,6 +45,7 @@ mod rest_quota;
 mod seam;
 mod shutdown;
 mod storm;
+mod texts;
 mod traces;
 
 use buzz_testkit::Program;

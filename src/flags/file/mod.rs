@@ -13,6 +13,8 @@ use std::{
 
 use buzz_actors::flags::{DECLARED, FlagError, FlagSource, IntegerFlag};
 
+use crate::text;
+
 /// A file that has changed must be the same after this time: an editor that empties a file and
 /// then fills it, or fills it piece by piece, must not lift a cap in between.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -131,14 +133,14 @@ fn read(path: &Path) -> Result<String, String> {
     if !meta.is_file() {
         return Err("not a file".into());
     }
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| error.to_string())?;
-    if text.len() as u64 > MAX_BYTES {
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("larger than {MAX_BYTES} bytes"));
     }
-    Ok(text)
+    text::decode(bytes).map_err(|error| error.to_string())
 }
 
 /// The values of a file, keys quoted or not: `"a.b" = 1` and `a.b = 1` are the same flag.

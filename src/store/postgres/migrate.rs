@@ -10,10 +10,10 @@ use diesel_async::{AsyncMigrationHarness, AsyncPgConnection, SimpleAsyncConnecti
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use tokio::runtime::Builder;
 
-use super::server::Server;
+use super::{identity, server::Server};
 use crate::store::fault::Fault;
 
-const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
+pub(super) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 
 /// Held by the one relay that migrates; the number is the lock's name.
 const LOCK: &str = "SELECT pg_advisory_lock(7238211000)";
@@ -47,10 +47,13 @@ fn migrate_once(server: &Server) -> Result<(), StoreError> {
     let runtime = runtime.map_err(|error| server.unavailable(error))?;
     let migrated = runtime.block_on(async {
         let (client, _driver) = server.connect().await?;
+        identity::check_encoding(server, &client).await?;
+        identity::check_sessions(server, &client).await?;
         let connection = AsyncPgConnection::try_from(client).await;
         let mut connection = connection.map_err(|error| server.unavailable(error))?;
         let locked = connection.batch_execute(LOCK).await;
         locked.map_err(|error| server.unavailable(error))?;
+        identity::check_migrations(server, &mut connection).await?;
         let mut harness = AsyncMigrationHarness::new(connection);
         let migrated = harness.run_pending_migrations(MIGRATIONS).map(drop);
         // The lock ends with the session.

@@ -6,6 +6,7 @@
 //! runtime, where blocking on a session is forbidden, so its work runs on a separate thread.
 
 mod error;
+mod identity;
 mod last_batch;
 mod link;
 mod members;
@@ -41,6 +42,14 @@ pub struct PostgresStore {
     statement_timeout: Duration,
     origin: Origin,
     metrics: StoreMetrics,
+}
+
+/// Whether a server's URL can be used, as far as that can be told without a connection.
+///
+/// # Errors
+/// When it can't; the text names the URL without its password.
+pub fn check_url(url: &str) -> Result<(), StoreError> {
+    Server::new(url).map(drop)
 }
 
 impl PostgresStore {

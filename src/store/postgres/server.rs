@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Error, NoTls, config::SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{error::fault, session::drive};
-use crate::{error_chain::chain, store::fault::Fault, values::mask_password};
+use crate::{error_chain::chain, store::fault::Fault, text, values::mask_password};
 
 /// A server that answers no connection attempt within this time can't be reached.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -122,11 +122,13 @@ fn tls(root_file: Option<PathBuf>) -> Result<MakeRustlsConnect, String> {
         Some(file) => {
             let failed =
                 |error: &dyn std::fmt::Display| format!("sslrootcert: {}: {error}", file.display());
-            let certificates =
-                CertificateDer::pem_file_iter(&file).map_err(|error| failed(&error))?;
-            for certificate in certificates {
+            let text = text::read(&file).map_err(|error| failed(&error))?;
+            for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
                 let certificate = certificate.map_err(|error| failed(&error))?;
                 roots.add(certificate).map_err(|error| failed(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(failed(&"there is no certificate in it"));
             }
         }
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),

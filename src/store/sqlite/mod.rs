@@ -3,9 +3,11 @@
 
 mod checkpoint;
 mod error;
+mod identity;
 mod last_batch;
 mod members;
 mod reader;
+mod served;
 mod statement;
 mod writer;
 
@@ -23,6 +25,7 @@ use buzz_actors::{
 use diesel::{Connection, SqliteConnection, connection::SimpleConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
+pub use self::served::Served;
 use self::{
     error::Error,
     reader::SqliteReader,
@@ -72,6 +75,8 @@ impl SqliteStore {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| store.unavailable(error))?;
         }
+        served::check_links(path)?;
+        store.check_identity()?;
         store.connect_writer()?;
         store.file = store.file_now();
         Ok(store)
@@ -127,6 +132,8 @@ impl SqliteStore {
              PRAGMA cache_size = -262144; PRAGMA wal_autocheckpoint = 8000; \
              PRAGMA journal_size_limit = 40000000;"
         ))?;
+        let marked = identity::mark(&mut connection);
+        marked.map_err(|error| Error::from(error).into_store_error(self.place()))?;
         connection
             .run_pending_migrations(MIGRATIONS)
             .map_err(|error| self.unavailable(format!("migration failed: {error}")))?;

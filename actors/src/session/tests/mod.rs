@@ -81,7 +81,7 @@ fn a_silent_client_is_pinged_and_cut_after_two_unanswered_pings() {
     let now = world.now();
     let session = world.session(0);
     session.take_outgoing();
-    let mut tick = |session: &mut Session| {
+    let tick = |session: &mut Session| {
         session.handle(Input::PingTick, now);
         session.take_outgoing().map(|bytes| bytes.to_vec())
     };
