@@ -1,0 +1,16 @@
+// The connection of nostr-tools against the relay; scenario.mjs has the steps.
+import WebSocket from 'ws'
+import { Relay, useWebSocketImplementation } from 'nostr-tools/relay'
+import { LOGIN, RELAY, run, sign } from './scenario.mjs'
+
+useWebSocketImplementation(WebSocket)
+
+const relay = new Relay(RELAY, { enableReconnect: true })
+if (LOGIN) relay.onauth = async (template) => sign(template)
+
+await run({
+  connect: () => relay.connect(),
+  publish: (event) => relay.publish(event),
+  subscribe: (filter, onevent, oneose) => relay.subscribe([filter], { onevent, oneose }),
+  count: (filter) => relay.count([filter], {}),
+})
