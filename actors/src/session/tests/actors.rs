@@ -2,7 +2,7 @@
 //! dies. Questions of a session that is gone are skipped, as the real actors do.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     num::NonZeroU32,
     sync::Arc,
 };
@@ -16,13 +16,13 @@ use tracing::Span;
 
 use super::{
     super::{Input, Output},
+    fanout::{Fanout, ToFanout},
     kit::{FORGED, Rng, samples},
     naive::Store,
 };
 use crate::{
     admission::{Admitted, SignatureChecksPaused, Verdict},
     db_reader::{HistoryPage, RoleFound},
-    fanout::Live,
     permits::Permit,
     ports::{Outcome, Query, Role},
     reply::{Answer, no_answer},
@@ -34,8 +34,6 @@ use crate::{
 
 /// Events of one page.
 const PAGE: usize = 3;
-/// Live frames that may wait for one session.
-pub(super) const SEND_QUEUE: usize = 12;
 
 /// A question on its way, and the session that asked it.
 enum Verify {
@@ -69,30 +67,6 @@ enum Read {
     },
 }
 
-enum ToFanout {
-    Subscribe {
-        who: usize,
-        token: u32,
-        filters: Vec<Filter>,
-        usage: Arc<SendQueueUsage>,
-    },
-    Unsubscribe {
-        who: usize,
-        token: Option<u32>,
-    },
-    Publish {
-        batch: u64,
-        samples: Vec<usize>,
-    },
-}
-
-struct Listener {
-    who: usize,
-    token: u32,
-    filters: Vec<Filter>,
-    usage: Arc<SendQueueUsage>,
-}
-
 /// See the module. Answers wait in `answers` until the world brings them to their session.
 #[derive(Default)]
 pub(super) struct Actors {
@@ -103,15 +77,14 @@ pub(super) struct Actors {
     writer: VecDeque<StoreBatch>,
     /// Committed, but neither published nor answered.
     committing: Option<(ToFanout, Vec<(usize, Input)>)>,
-    fanout: VecDeque<ToFanout>,
-    listeners: Vec<Listener>,
+    fanout: Fanout,
     reads: Vec<(usize, Read)>,
     roles: Vec<(usize, Pubkey, Option<EventId>)>,
     pub(super) store: Store,
     pub(super) committed: u64,
     /// The last batch of each session that came to the writer.
     in_order: BTreeMap<usize, u32>,
-    dead: BTreeSet<&'static str>,
+    writer_is_dead: bool,
     pub(super) answers: Vec<(usize, Input)>,
     /// Sessions that are gone.
     pub(super) gone: Vec<usize>,
@@ -192,11 +165,7 @@ impl Actors {
     }
 
     fn tell_fanout(&mut self, message: ToFanout) {
-        if !self.dead.contains("fanout") {
-            self.fanout.push_back(message);
-        } else if let ToFanout::Subscribe { who, .. } = message {
-            self.answers.push((who, Input::Live(Live::Lost)));
-        }
+        self.fanout.tell(message, &mut self.answers);
     }
 
     /// Whether nothing is on its way.
@@ -206,7 +175,7 @@ impl Actors {
             && self.verifying.iter().all(Option::is_none)
             && self.writer.is_empty()
             && self.committing.is_none()
-            && self.fanout.is_empty()
+            && self.fanout.is_idle()
             && self.reads.is_empty()
             && self.roles.is_empty()
             && self.answers.is_empty()
@@ -219,7 +188,7 @@ impl Actors {
             1 => self.begin_verifying(),
             2 => self.finish_verifying(rng),
             3 => self.write(rng),
-            4 => self.fan_out(),
+            4 => self.fanout.step(&mut self.answers),
             5 => self.read(rng),
             _ => self.look_up(rng),
         }
@@ -228,7 +197,7 @@ impl Actors {
     /// The writer or the fan-out panics: what waits in its mailbox is lost with it.
     pub(super) fn die(&mut self, rng: &mut Rng) {
         if rng.chance(50) {
-            self.dead.insert("writer");
+            self.writer_is_dead = true;
             if let Some((published, answers)) = self.committing.take() {
                 self.tell_fanout(published);
                 self.answers.extend(answers);
@@ -237,20 +206,12 @@ impl Actors {
                 self.store_unanswered(lost);
             }
         } else {
-            self.dead.insert("fanout");
-            for message in std::mem::take(&mut self.fanout) {
-                if let ToFanout::Subscribe { who, .. } = message {
-                    self.answers.push((who, Input::Live(Live::Lost)));
-                }
-            }
-            for listener in std::mem::take(&mut self.listeners) {
-                self.answers.push((listener.who, Input::Live(Live::Lost)));
-            }
+            self.fanout.die(&mut self.answers);
         }
     }
 
     pub(super) fn is_fanout_dead(&self) -> bool {
-        self.dead.contains("fanout")
+        self.fanout.is_dead()
     }
 
     fn store_unanswered(&mut self, lost: StoreBatch) {
@@ -343,7 +304,7 @@ impl Actors {
             events: good,
             permit,
         };
-        if store.events.is_empty() || self.dead.contains("writer") {
+        if store.events.is_empty() || self.writer_is_dead {
             self.store_unanswered(store);
         } else {
             let before = self.in_order.insert(who, batch);
@@ -408,71 +369,6 @@ impl Actors {
             samples: fresh,
         };
         self.committing = Some((publish, answers));
-    }
-
-    fn fan_out(&mut self) {
-        match self.fanout.pop_front() {
-            Some(ToFanout::Subscribe {
-                who,
-                token,
-                filters,
-                usage,
-            }) => {
-                self.listeners.push(Listener {
-                    who,
-                    token,
-                    filters,
-                    usage,
-                });
-            }
-            Some(ToFanout::Unsubscribe { who, token }) => self.listeners.retain(|listener| {
-                listener.who != who || token.is_some_and(|token| token != listener.token)
-            }),
-            Some(ToFanout::Publish { batch, samples }) => self.publish(batch, &samples),
-            None => {}
-        }
-    }
-
-    fn publish(&mut self, batch: u64, published: &[usize]) {
-        let events: Arc<[_]> = published
-            .iter()
-            .map(|sample| Arc::clone(&samples().events[*sample].event))
-            .collect();
-        let mut hits: BTreeMap<usize, Vec<(u32, u32)>> = BTreeMap::new();
-        let mut lost: Vec<(usize, u32)> = Vec::new();
-        for (at, event) in (0u32..).zip(events.iter()) {
-            for listener in &self.listeners {
-                let id = (listener.who, listener.token);
-                let matches = listener.filters.iter().any(|filter| filter.matches(event));
-                if !matches || lost.contains(&id) {
-                    continue;
-                }
-                if listener.usage.try_add(event.json().len(), SEND_QUEUE) {
-                    hits.entry(listener.who)
-                        .or_default()
-                        .push((listener.token, at));
-                } else {
-                    lost.push(id);
-                }
-            }
-        }
-        for (who, hits) in hits {
-            let events = Arc::clone(&events);
-            self.answers.push((
-                who,
-                Input::Live(Live::Events {
-                    batch,
-                    events,
-                    hits,
-                }),
-            ));
-        }
-        for &(who, token) in &lost {
-            self.answers
-                .push((who, Input::Live(Live::FellBehind { token })));
-        }
-        self.listeners
-            .retain(|listener| !lost.contains(&(listener.who, listener.token)));
     }
 
     /// One of several readers ends its work: in any order.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use buzz_protocol::{Event, EventId, Filter, Pubkey, Sig, Tag, UnsignedEvent, VerifiedEvent, kind};
+use bytes::Buf;
 use secp256k1::{Keypair, SecretKey};
 
 /// Seconds since the Unix epoch, in every world.
@@ -138,4 +139,24 @@ pub(super) fn filter(rng: &mut Rng) -> Filter {
         filter.limit = Some(rng.below(6) as u64);
     }
     filter
+}
+
+/// The text messages among a server's frames.
+pub(super) fn text_frames(mut bytes: &[u8]) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        while bytes.len() >= 2 {
+            let opcode = bytes.get_u8() & 0xf;
+            let length = match bytes.get_u8() {
+                126 => usize::from(bytes.get_u16()),
+                127 => bytes.get_u64() as usize,
+                short => usize::from(short),
+            };
+            let (payload, rest) = bytes.split_at(length);
+            bytes = rest;
+            if opcode == 1 {
+                return Some(std::str::from_utf8(payload).expect("UTF-8"));
+            }
+        }
+        None
+    })
 }

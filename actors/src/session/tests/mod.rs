@@ -8,6 +8,7 @@
 
 mod actors;
 mod client;
+mod fanout;
 mod kit;
 mod naive;
 mod world;

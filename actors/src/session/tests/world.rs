@@ -9,13 +9,14 @@ use std::{
 };
 
 use buzz_protocol::{Filter, Limits};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use super::{
     super::*,
-    actors::{Actors, SEND_QUEUE},
+    actors::Actors,
     client::Client,
-    kit::{self, CHALLENGE, RELAY_URL, Rng, UNIX, samples},
+    fanout::SEND_QUEUE,
+    kit::{self, CHALLENGE, RELAY_URL, Rng, UNIX, samples, text_frames},
 };
 use crate::{
     admission::{Quota, Quotas, Rates},
@@ -480,24 +481,4 @@ impl World {
             is_open
         });
     }
-}
-
-/// The text messages among a server's frames.
-fn text_frames(mut bytes: &[u8]) -> impl Iterator<Item = &str> {
-    std::iter::from_fn(move || {
-        while bytes.len() >= 2 {
-            let opcode = bytes.get_u8() & 0xf;
-            let length = match bytes.get_u8() {
-                126 => usize::from(bytes.get_u16()),
-                127 => bytes.get_u64() as usize,
-                short => usize::from(short),
-            };
-            let (payload, rest) = bytes.split_at(length);
-            bytes = rest;
-            if opcode == 1 {
-                return Some(std::str::from_utf8(payload).expect("UTF-8"));
-            }
-        }
-        None
-    })
 }
