@@ -3,8 +3,9 @@
 /// Why a publish, a count or a login did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The relay said no; these are its words, with their machine-readable prefix (NIP-01). After
-    /// `rate-limited:` and `auth-required:` it was asked a second time where that could help.
+    /// The relay said no; these are its words, with their machine-readable prefix (NIP-01). It was
+    /// asked a second time after `rate-limited:` and `auth-required:`, and as often as the time
+    /// allowed after `error:`, where that could help.
     #[error("the relay refused: {reason}")]
     Refused {
         /// The relay's text.

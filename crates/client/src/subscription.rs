@@ -15,8 +15,8 @@ use crate::{
 
 /// A subscription's events, as a [`Stream`] of [`Message`]s. Dropping it unsubscribes.
 ///
-/// Its queue is bounded by [`crate::Config::queue`]: a consumer that falls behind loses nothing
-/// for good, events that found the queue full are asked for again once half of it is free.
+/// Its queue is bounded by [`crate::Config::queue`]. Events that found it full are asked for again
+/// once half of it is free. They arrive late, and only if the relay still has them.
 #[derive(Debug)]
 pub struct Subscription {
     id: SubId,

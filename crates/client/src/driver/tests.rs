@@ -248,6 +248,46 @@ async fn a_socket_gone_quiet_is_replaced() {
     client.close().await;
 }
 
+/// A client and a relay that reads `bytes` every five seconds and says something every second; how
+/// long until the client dials again, within a minute.
+async fn dials_again_after(bytes: usize) -> Option<Duration> {
+    let (transport, mut accepted) = pipes(4096);
+    let client = client(transport);
+    let mut server = accept_async(accepted.recv().await.unwrap()).await.unwrap();
+    // A hundred kilobytes: far more than the pipe holds.
+    let publishes: Vec<_> = (0..300)
+        .map(|n| tokio::spawn(client.publish(event(n))))
+        .collect();
+    let start = Instant::now();
+    for second in 0..60 {
+        let notice = Ws::text(relay_frame::notice("still here"));
+        // Once the client is gone, the pipe is closed.
+        let _ = server.send(notice).await;
+        if second % 5 == 4 && bytes > 0 {
+            let mut read = vec![0; bytes];
+            let _ = server.get_mut().read_exact(&mut read).await;
+        }
+        if timeout(Duration::from_secs(1), accepted.recv())
+            .await
+            .is_ok()
+        {
+            return Some(start.elapsed());
+        }
+    }
+    client.close().await;
+    drop(publishes);
+    None
+}
+
+/// Kills: a stall that is noticed only when nothing arrives either; one that a queue of frames
+/// hides; a slow line taken for a stall because no frame was written whole.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_stalls_ends_the_socket_and_a_slow_one_does_not() {
+    let after = dials_again_after(0).await.unwrap().as_secs();
+    assert!((10..=13).contains(&after), "{after}");
+    assert_eq!(dials_again_after(100).await, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_last_handle_ends_the_socket() {
     let (transport, mut accepted) = pipes(4096);

@@ -140,7 +140,8 @@ pub enum Message {
     /// The relay has sent what it had stored; comes once, and once more from each relay that the
     /// client switches to.
     CaughtUp,
-    /// The relay ended the subscription, with its words; nothing follows.
+    /// The relay ended the subscription for good, with its words; nothing follows. `error:` and
+    /// `rate-limited:` do not end it: it is asked again.
     Closed(String),
 }
 

@@ -6,6 +6,7 @@
 mod kit;
 mod logging_in;
 mod observing;
+mod paging;
 mod passing;
 mod publishing;
 mod recovering;

@@ -56,6 +56,7 @@ fn a_subscription_is_asked_again_for_as_long_as_it_lives() {
         kit.frame(relay_frame::closed(&wire, AWAY));
         let refused_at = kit.at;
         while kit.sent().is_empty() {
+            assert!(kit.at < refused_at + secs(61), "not asked again");
             kit.until(kit.at + ms(100));
         }
         waits.push((kit.at - refused_at).as_secs_f64());
@@ -126,6 +127,7 @@ fn an_error_that_stays_fails_a_publish_near_its_deadline_with_the_relays_words()
     let id = kit.publish(&message);
     let mut tries = 0;
     while kit.results(id).is_empty() {
+        assert!(kit.at < secs(26), "no result");
         if kit.sent().is_empty() {
             kit.until(kit.at + ms(50));
         } else {
