@@ -29,6 +29,7 @@ use buzz_actors::{
     writer::Writer,
 };
 
+use super::open_files::{ADMIN_SOCKETS, OpenFiles};
 use crate::{
     commands::unix_now,
     config::Config,
@@ -45,14 +46,14 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// server reckons it from a clock that is up to half a second late, and never fires a timer that
 /// has passed already.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Sockets beyond `server.max_connections` that can still be told 503.
-const SPARE_SOCKETS: usize = 1024;
 /// The start does not wait longer for a flag source that blocks; the caps are at their ceilings then.
 const FIRST_FLAGS: Duration = Duration::from_secs(5);
 /// The end waits so many seconds for answers to REST calls to go out.
 const LAST_CALLS_SECS: u64 = 1;
 
 pub(super) fn start_services(config: &Config, store: Arc<dyn EventStore>) -> Result<Services> {
+    let files = OpenFiles::provide(config);
+    files.warn(config);
     let metrics = Metrics::register();
     let committed = Committed::default();
     let fanout = {
@@ -100,7 +101,7 @@ pub(super) fn start_services(config: &Config, store: Arc<dyn EventStore>) -> Res
             frames: Permits::new(config.server.handler_permits),
         }),
         committed,
-        sockets: Permits::new(config.server.max_connections),
+        sockets: Permits::new(files.connections),
         clock: unix_now,
     })
 }
@@ -208,7 +209,7 @@ where
     A::start_in_arbiter(&Arbiter::new().handle(), move |_| actor())
 }
 
-fn cores() -> usize {
+pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
@@ -220,6 +221,7 @@ pub(super) fn start_public(
     let trusted_proxies = config.server.trusted_proxies.clone();
     let public = Data::new(Public::new(services, trusted_proxies, draining)?);
     let address = config.server.listen;
+    let sockets = OpenFiles::provide(config).sockets;
     let server = HttpServer::new(move || {
         App::new()
             .app_data(public.clone())
@@ -228,7 +230,8 @@ pub(super) fn start_public(
     .on_connect(public::on_connect)
     .workers(cores())
     .shutdown_timeout(LAST_CALLS_SECS)
-    .max_connections(config.server.max_connections.saturating_add(SPARE_SOCKETS))
+    // The server counts each worker's alone.
+    .max_connections((sockets / cores()).max(1))
     .client_request_timeout(HANDSHAKE)
     .client_disconnect_timeout(CLOSING)
     .disable_signals()
@@ -246,6 +249,7 @@ pub(super) fn start_admin(config: &Config, admin: Admin) -> Result<(ServerHandle
     let server =
         HttpServer::new(move || App::new().app_data(admin.clone()).configure(admin::routes))
             .workers(1)
+            .max_connections(ADMIN_SOCKETS as usize)
             .disable_signals()
             .bind(address)
             .with_context(|| format!("server.admin_listen: {address}"))?;

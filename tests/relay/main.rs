@@ -28,6 +28,7 @@ mod hostile;
 mod limits;
 mod live;
 mod members;
+mod open_files;
 mod openapi;
 mod operations;
 mod our_client;
