@@ -101,12 +101,16 @@ impl SqliteStore {
         std::fs::metadata(path).map_or(0, |meta| meta.len())
     }
 
-    /// A file that was removed or replaced takes writes that nobody will find again, and a damaged
-    /// one may not give them back.
-    fn check_file(&self) -> Result<(), StoreError> {
+    /// A damaged file may not give back what is written to it. What can be read still is.
+    fn check_damage(&self) -> Result<(), StoreError> {
         if self.is_damaged.load(Ordering::Relaxed) {
             return Err(self.unavailable("the file is damaged; restore a backup and start again"));
         }
+        Ok(())
+    }
+
+    /// A file that was removed or replaced takes writes that nobody will find again.
+    fn check_file(&self) -> Result<(), StoreError> {
         if self.file_now() == self.file {
             return Ok(());
         }
