@@ -3,7 +3,6 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::start::cores;
 use crate::{
     config::{Config, Server},
     store::is_postgres,
@@ -96,6 +95,10 @@ fn kept_back(config: &Config) -> u64 {
     let readers = config.database.readers as u64;
     let connections = readers + readers / 5 + 3;
     PROGRAM + ADMIN_SOCKETS + CORE * cores() as u64 + connection * connections
+}
+
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]

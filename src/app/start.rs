@@ -29,7 +29,7 @@ use buzz_actors::{
     writer::Writer,
 };
 
-use super::open_files::{ADMIN_SOCKETS, OpenFiles};
+use super::open_files::{ADMIN_SOCKETS, OpenFiles, cores};
 use crate::{
     commands::unix_now,
     config::Config,
@@ -207,10 +207,6 @@ where
     A: Actor<Context = actix::Context<A>>,
 {
     A::start_in_arbiter(&Arbiter::new().handle(), move |_| actor())
-}
-
-pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 pub(super) fn start_public(
