@@ -10,7 +10,7 @@ use crate::{
     app, commands,
     config::{Config, ConfigError, Loaded},
     error_chain::chain,
-    members,
+    members, signals,
 };
 
 /// A Nostr relay.
@@ -96,7 +96,15 @@ pub fn main() -> ExitCode {
             return ExitCode::from(BAD_CONFIG);
         }
     };
-    let done = match arguments.command.unwrap_or(Command::Serve) {
+    let command = arguments.command.unwrap_or(Command::Serve);
+    // Those that end in an orderly way say so themselves.
+    if matches!(command, Command::Migrate | Command::Member { .. })
+        && let Err(error) = signals::end_at_once()
+    {
+        eprintln!("error: {error}");
+        return ExitCode::FAILURE;
+    }
+    let done = match command {
         Command::Serve => app::serve(config),
         Command::CheckConfig => check_config(&config),
         Command::Migrate => commands::migrate(&config),

@@ -3,9 +3,14 @@
 
 use std::{
     fs::File,
-    io::{BufReader, BufWriter, Write},
+    io::Write,
+    os::fd::AsFd,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -16,7 +21,7 @@ use crate::{
     config::Config,
     export::{self, ExportError},
     import::{self, ImportOptions},
-    store,
+    signals, store,
 };
 
 pub(crate) fn unix_now() -> u64 {
@@ -97,16 +102,24 @@ pub fn import(config: &Config, file: &Path) -> Result<()> {
         reasons_shown: REASONS_SHOWN,
     };
     let mut reasons = std::io::stderr();
-    let imported = if file == Path::new("-") {
-        import::import(std::io::stdin().lock(), &*store, &options, &mut reasons)
+    let is_to_end = signals::ask_to_end()?;
+    let input = if file == Path::new("-") {
+        // Not the standard library's: its lock stays with one thread.
+        File::from(std::io::stdin().as_fd().try_clone_to_owned()?)
     } else {
         let opened = File::open(file).with_context(|| file.display().to_string())?;
-        options.size_bytes = opened.metadata().ok().map(|meta| meta.len());
-        import::import(BufReader::new(opened), &*store, &options, &mut reasons)
+        let meta = opened.metadata().ok().filter(|meta| meta.is_file());
+        options.size_bytes = meta.map(|meta| meta.len());
+        opened
     };
+    let imported = import::import(input, &*store, &options, &mut reasons, &is_to_end);
     let imported = imported.with_context(|| file.display().to_string())?;
     writeln!(std::io::stdout(), "{imported}")?;
     let nothing = imported.accepted + imported.duplicate == 0 && imported.rejected > 0;
+    anyhow::ensure!(
+        !ended(&is_to_end),
+        "{ENDED}: what was read before is stored"
+    );
     anyhow::ensure!(!nothing, "every line was rejected");
     Ok(())
 }
@@ -126,14 +139,37 @@ pub fn export(config: &Config, filter: Option<&str>) -> Result<()> {
         ..config.store()
     };
     let store = open_existing(&options)?;
-    let mut output = BufWriter::new(std::io::stdout().lock());
-    match export::export(&*store, filter, unix_now(), &mut output) {
+    let is_to_end = signals::ask_to_end()?;
+    end_though_blocked(Arc::clone(&is_to_end));
+    let mut output = std::io::stdout().lock();
+    match export::export(&*store, filter, unix_now(), &mut output, &is_to_end) {
         // The reader has seen enough.
         Err(ExportError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(error.into()),
         Ok(count) => {
             eprintln!("exported {count}");
+            anyhow::ensure!(!ended(&is_to_end), ENDED);
             Ok(())
         }
     }
+}
+
+const ENDED: &str = "a signal ended it";
+
+fn ended(is_to_end: &AtomicBool) -> bool {
+    is_to_end.load(Ordering::Relaxed)
+}
+
+/// Ends the process soon after a signal where its output is not taken: a write that waits does not
+/// notice the signal.
+fn end_though_blocked(is_to_end: Arc<AtomicBool>) {
+    const GRACE: Duration = Duration::from_millis(500);
+    thread::spawn(move || {
+        while !ended(&is_to_end) {
+            thread::sleep(GRACE / 5);
+        }
+        thread::sleep(GRACE);
+        eprintln!("error: {ENDED} while its output was not taken");
+        std::process::exit(1);
+    });
 }

@@ -3,13 +3,15 @@
 use std::{
     io::{self, Write},
     ops::ControlFlow,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use buzz_actors::ports::{EventStore, Progress, Purpose, Query, StoreError};
 use buzz_protocol::Filter;
 
-/// Events a page: between two pages the store may tidy up behind the export.
-const PAGE: u64 = 10_000;
+/// Bytes of a page. It is read as a whole before it is written: whoever takes the output may pause,
+/// and the store can't tidy up behind a read that is held open.
+const PAGE_BYTES: usize = 1024 * 1024;
 
 /// Why an export stopped early.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +25,8 @@ pub enum ExportError {
 }
 
 /// Writes the events that match `filter` (all without one, its limit included), one a line, and
-/// says how many there were. `now`: seconds since the epoch; expired events are left out.
+/// says how many there were. `now`: seconds since the epoch; expired events are left out. Ends early,
+/// between two pages, where it `is_to_end`.
 ///
 /// # Errors
 /// When the output or the store fails.
@@ -32,6 +35,7 @@ pub fn export(
     filter: Option<Filter>,
     now: u64,
     output: &mut dyn Write,
+    is_to_end: &AtomicBool,
 ) -> Result<u64, ExportError> {
     let mut reader = store.reader(Purpose::History)?;
     let filter = filter.unwrap_or_default();
@@ -42,22 +46,21 @@ pub fn export(
         committed: u64::MAX,
         before: None,
     };
-    let mut written = Ok(());
     let mut count = 0;
     loop {
+        let mut page = Vec::new();
         let progress = reader.read(&mut query, &mut |json| {
-            written = output
-                .write_all(json.as_bytes())
-                .and_then(|()| output.write_all(b"\n"));
+            page.extend_from_slice(json.as_bytes());
+            page.push(b'\n');
             count += 1;
-            if written.is_ok() && count % PAGE != 0 {
+            if page.len() < PAGE_BYTES {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         })?;
-        std::mem::replace(&mut written, Ok(()))?;
-        if progress == Progress::Done {
+        output.write_all(&page)?;
+        if progress == Progress::Done || is_to_end.load(Ordering::Relaxed) {
             output.flush()?;
             return Ok(count);
         }

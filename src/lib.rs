@@ -12,6 +12,7 @@
 //! | [`import`], [`export`] | JSON Lines in and out |
 //! | `members` | who belongs to the relay |
 //! | `shared_budget` | quotas over several relays, in Redis |
+//! | `signals` | how a signal ends a subcommand |
 //! | [`telemetry`] | logs, traces, metrics exporter |
 //! | `error_chain` | an error with its causes, on one line |
 //! | `text` | the texts that the programs read: each once |
@@ -30,6 +31,7 @@ pub mod http;
 pub mod import;
 mod members;
 mod shared_budget;
+mod signals;
 pub mod store;
 pub mod telemetry;
 mod text;

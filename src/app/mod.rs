@@ -1,5 +1,6 @@
 //! The life of the relay: start, signals, and an end that loses nothing.
 
+mod open_files;
 mod start;
 #[cfg(test)]
 mod tests;

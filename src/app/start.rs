@@ -29,6 +29,7 @@ use buzz_actors::{
     writer::Writer,
 };
 
+use super::open_files::{ADMIN_SOCKETS, OpenFiles, cores};
 use crate::{
     commands::unix_now,
     config::Config,
@@ -48,14 +49,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// server reckons it from a clock that is up to half a second late, and never fires a timer that
 /// has passed already.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Sockets beyond `server.max_connections` that can still be told 503.
-const SPARE_SOCKETS: usize = 1024;
 /// The start does not wait longer for a flag source that blocks; the caps are at their ceilings then.
 const FIRST_FLAGS: Duration = Duration::from_secs(5);
 /// The end waits so many seconds for answers to REST calls to go out.
 const LAST_CALLS_SECS: u64 = 1;
 
 pub(super) fn start_services(config: &Config, store: Arc<dyn EventStore>) -> Result<Services> {
+    let files = OpenFiles::provide(config);
+    files.warn(config);
     let metrics = Metrics::register();
     let committed = Committed::default();
     let fanout = {
@@ -104,7 +105,7 @@ pub(super) fn start_services(config: &Config, store: Arc<dyn EventStore>) -> Res
             frames: Permits::new(config.server.handler_permits),
         }),
         committed,
-        sockets: Permits::new(config.server.max_connections),
+        sockets: Permits::new(files.connections),
         clock: unix_now,
     })
 }
@@ -229,10 +230,6 @@ where
     A::start_in_arbiter(&Arbiter::new().handle(), move |_| actor())
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 pub(super) fn start_public(
     config: &Config,
     services: Arc<Services>,
@@ -241,6 +238,7 @@ pub(super) fn start_public(
     let trusted_proxies = config.server.trusted_proxies.clone();
     let public = Data::new(Public::new(services, trusted_proxies, draining)?);
     let address = config.server.listen;
+    let sockets = OpenFiles::provide(config).sockets;
     let server = HttpServer::new(move || {
         App::new()
             .app_data(public.clone())
@@ -249,8 +247,9 @@ pub(super) fn start_public(
     .on_connect(public::on_connect)
     .workers(cores())
     .shutdown_timeout(LAST_CALLS_SECS)
-    .max_connections(config.server.max_connections.saturating_add(SPARE_SOCKETS))
     .keep_alive(KEEP_ALIVE)
+    // The server counts each worker's alone.
+    .max_connections((sockets / cores()).max(1))
     .client_request_timeout(HANDSHAKE)
     .client_disconnect_timeout(CLOSING)
     .disable_signals()
@@ -268,6 +267,7 @@ pub(super) fn start_admin(config: &Config, admin: Admin) -> Result<(ServerHandle
     let server =
         HttpServer::new(move || App::new().app_data(admin.clone()).configure(admin::routes))
             .workers(1)
+            .max_connections(ADMIN_SOCKETS as usize)
             .disable_signals()
             .bind(address)
             .with_context(|| format!("server.admin_listen: {address}"))?;

@@ -9,7 +9,7 @@ use toml::{Value, de::ValueDeserializer};
 use super::{
     aliases::ALIASES,
     known::Known,
-    load::{Problem, Setting, unknown},
+    setting::{Problem, Setting, unknown},
 };
 
 /// All names that begin like this are documented ones, or mistakes.

@@ -14,7 +14,11 @@ use toml::{
     de::{DeTable, DeValue, ValueDeserializer},
 };
 
-use super::{Config, ConfigError, DEFAULT_FILE, environment, known::Known};
+use super::{
+    Config, ConfigError, DEFAULT_FILE, environment,
+    known::Known,
+    setting::{Problem, Setting, unknown},
+};
 use crate::{flags::Provider, text};
 
 /// Settings that can be used.
@@ -24,33 +28,6 @@ pub struct Loaded {
     pub config: Config,
     /// What is set and not used, a text each.
     pub warnings: Vec<String>,
-}
-
-/// A value that is set, and where.
-pub(super) struct Setting {
-    /// File and line, or variable.
-    pub(super) place: String,
-    pub(super) key: String,
-    pub(super) value: Value,
-}
-
-/// What is wrong with one.
-#[derive(Debug)]
-pub(super) struct Problem {
-    pub(super) place: String,
-    /// Empty where there is none.
-    pub(super) key: String,
-    pub(super) why: String,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { place, key, why } = self;
-        match key.as_str() {
-            "" => write!(f, "{place}: {why}"),
-            key => write!(f, "{place}: {key}: {why}"),
-        }
-    }
 }
 
 pub(super) fn load(file: Option<&Path>) -> Result<Loaded, ConfigError> {
@@ -219,14 +196,6 @@ impl Walk<'_> {
         let place = (self.place)(at.start);
         self.problems.push(Problem { place, key, why });
     }
-}
-
-/// What a key is told that there is not; `meant`: what is probably meant.
-pub(super) fn unknown(meant: Option<&str>) -> String {
-    meant.map_or_else(
-        || "unknown key".into(),
-        |meant| format!("unknown key; did you mean {meant}?"),
-    )
 }
 
 /// Puts a value at a dotted key that the table has.

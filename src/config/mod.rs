@@ -7,6 +7,7 @@ mod check;
 mod environment;
 mod known;
 mod load;
+mod setting;
 
 pub use self::{admission::Admission, load::Loaded};
 pub use crate::values::mask_password;

@@ -1,14 +1,16 @@
 //! Brings events in as JSON Lines: read and stored on the calling thread, verified on all cores,
-//! in the order of the file. Bound: a few chunks of lines are in memory at once, whatever the file's size.
+//! in the order of the file. A few chunks of lines are under way at once, whatever the file's size.
+//! A chunk ends where the input has nothing more to give at once: what has come is stored before
+//! the next line is waited for.
 
 use std::{
-    collections::VecDeque,
     fmt,
-    io::{self, BufRead, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     num::NonZeroUsize,
     sync::{
         Arc, Mutex,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
     time::{Duration, Instant},
@@ -25,6 +27,10 @@ use crate::text::BYTE_ORDER_MARK;
 
 /// Lines verified, and events stored, at once.
 const CHUNK_LINES: usize = 256;
+/// Bytes asked of the input at once: more than a chunk's, where a file has so much to give.
+const READ_BYTES: usize = 512 * 1024;
+/// At the end that somebody asked for, a chunk that is being read is waited for this long.
+const LAST_READ: Duration = Duration::from_millis(200);
 
 /// What an import asks of its events.
 #[derive(Debug, Clone)]
@@ -82,15 +88,17 @@ pub enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// Stores the events of `input`, one a line; writes why lines are rejected to `reasons`.
+/// Stores the events of `input`, one a line; writes why lines are rejected to `reasons`. Where it
+/// `is_to_end`, what was read is stored and nothing more is read.
 ///
 /// # Errors
 /// When the input or the store fails.
 pub fn import(
-    mut input: impl BufRead,
+    input: impl Read + Send + 'static,
     store: &dyn EventStore,
     options: &ImportOptions,
     reasons: &mut dyn Write,
+    is_to_end: &Arc<AtomicBool>,
 ) -> Result<Imported, ImportError> {
     let mut writer = store.writer()?;
     let mut sink = Sink {
@@ -104,38 +112,74 @@ pub fn import(
         bar: progress_bar(options.size_bytes),
     };
     let started = Instant::now();
-    let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    thread::scope(|scope| {
-        let (jobs, job_queue) = sync_channel::<Job>(workers);
-        let job_queue = Arc::new(Mutex::new(job_queue));
-        for _ in 0..workers {
-            let job_queue = Arc::clone(&job_queue);
-            scope.spawn(move || work(&job_queue, options));
-        }
-        let mut under_way: VecDeque<Receiver<Chunk>> = VecDeque::new();
-        let mut number = 0;
-        loop {
-            let lines = read_lines(&mut input, &mut number, options.max_line_bytes)?;
-            let ended = lines.is_empty();
-            if !ended {
-                let (done, chunk) = sync_channel(1);
-                // Fails when all workers are gone, which `take` then reports.
-                let _ = jobs.send(Job { lines, done });
-                under_way.push_back(chunk);
+    let chunks = start_reading(input, options, is_to_end);
+    loop {
+        match chunks.recv_timeout(LAST_READ) {
+            Ok(FromReader::Chunk(chunk)) => {
+                let chunk = chunk.recv();
+                sink.take(chunk.map_err(|_| io::Error::other("a verifier panicked"))?)?;
             }
-            while under_way.len() > if ended { 0 } else { 2 * workers } {
-                let chunk = under_way.pop_front().and_then(|chunk| chunk.recv().ok());
-                sink.take(chunk.ok_or_else(|| io::Error::other("a verifier panicked"))?)?;
-            }
-            if ended {
-                return Ok(());
+            Ok(FromReader::End(read)) => break read?,
+            // The reader waits for input: it is left behind.
+            Err(RecvTimeoutError::Timeout) if is_to_end.load(Ordering::Relaxed) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the reader panicked").into());
             }
         }
-    })
-    .map_err(|error: ImportError| error)?;
+    }
     sink.bar.finish_and_clear();
     sink.imported.took = started.elapsed();
     Ok(sink.imported)
+}
+
+/// What comes from the thread that reads.
+enum FromReader {
+    /// The next chunk, once it is verified.
+    Chunk(Receiver<Chunk>),
+    /// There is nothing more.
+    End(io::Result<()>),
+}
+
+/// Starts a thread that reads and threads that verify; gives the chunks in the input's order. The
+/// threads are not waited for: one may be waiting for input that never comes.
+fn start_reading(
+    input: impl Read + Send + 'static,
+    options: &ImportOptions,
+    is_to_end: &Arc<AtomicBool>,
+) -> Receiver<FromReader> {
+    let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let (jobs, job_queue) = sync_channel::<Job>(workers);
+    let job_queue = Arc::new(Mutex::new(job_queue));
+    for _ in 0..workers {
+        let (job_queue, options) = (Arc::clone(&job_queue), options.clone());
+        thread::spawn(move || work(&job_queue, &options));
+    }
+    let (send, chunks) = sync_channel(2 * workers);
+    let (max_line_bytes, is_to_end) = (options.max_line_bytes, Arc::clone(is_to_end));
+    thread::spawn(move || {
+        let mut input = BufReader::with_capacity(READ_BYTES, input);
+        let mut number = 0;
+        let read = loop {
+            if is_to_end.load(Ordering::Relaxed) {
+                break Ok(());
+            }
+            let lines = match read_lines(&mut input, &mut number, max_line_bytes) {
+                Ok(lines) if lines.is_empty() => break Ok(()),
+                Ok(lines) => lines,
+                Err(error) => break Err(error),
+            };
+            let (done, chunk) = sync_channel(1);
+            // Both fail when nobody takes chunks any more.
+            if send.send(FromReader::Chunk(chunk)).is_err()
+                || jobs.send(Job { lines, done }).is_err()
+            {
+                return;
+            }
+        };
+        let _ = send.send(FromReader::End(read));
+    });
+    chunks
 }
 
 struct Line {
@@ -159,10 +203,17 @@ struct Chunk {
     rejected: Vec<(u64, String)>,
 }
 
-/// Reads the lines of one chunk that are not blank; none at the end.
-fn read_lines(input: &mut impl BufRead, number: &mut u64, max: usize) -> io::Result<Vec<Line>> {
+/// Reads the lines of one chunk that are not blank; none at the end. Does not wait for more where it
+/// has some.
+fn read_lines<R: Read>(
+    input: &mut BufReader<R>,
+    number: &mut u64,
+    max: usize,
+) -> io::Result<Vec<Line>> {
     let mut lines = Vec::new();
-    while lines.len() < CHUNK_LINES {
+    while lines.is_empty()
+        || (lines.len() < CHUNK_LINES && memchr::memchr(b'\n', input.buffer()).is_some())
+    {
         let Some((mut text, bytes)) = read_line(input, max)? else {
             break;
         };
@@ -190,7 +241,10 @@ fn read_lines(input: &mut impl BufRead, number: &mut u64, max: usize) -> io::Res
 fn read_line(input: &mut impl BufRead, max: usize) -> io::Result<Option<(Option<Vec<u8>>, u64)>> {
     let (mut text, mut bytes) = (Some(Vec::new()), 0);
     loop {
-        let buffer = input.fill_buf()?;
+        let buffer = match input.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            buffer => buffer?,
+        };
         if buffer.is_empty() {
             return Ok((bytes > 0).then_some((text, bytes)));
         }

@@ -1,10 +1,12 @@
-use std::{io::BufReader, path::Path};
+use std::{collections::VecDeque, path::Path};
 
 use buzz_protocol::{Filter, Tag, UnsignedEvent};
 use secp256k1::{
     Keypair,
     rand::{SeedableRng, rngs::StdRng},
 };
+
+use diesel::{Connection, RunQueryDsl, SqliteConnection, connection::SimpleConnection, sql_query};
 
 use super::*;
 use crate::{
@@ -42,11 +44,21 @@ fn open(directory: &Path) -> Arc<dyn EventStore> {
     .expect("a store")
 }
 
+/// Gives little at once, so that lines cross its end.
+struct InPieces(VecDeque<u8>);
+
+impl Read for InPieces {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let room = into.len().min(100);
+        self.0.read(&mut into[..room])
+    }
+}
+
 fn import_text(store: &dyn EventStore, text: &str) -> (Imported, String) {
     let mut reasons = Vec::new();
-    // A small buffer, so that lines cross its end.
-    let input = BufReader::with_capacity(100, text.as_bytes());
-    let imported = import(input, store, &options(), &mut reasons).expect("an import");
+    let input = InPieces(text.as_bytes().to_vec().into());
+    let is_to_end = Arc::default();
+    let imported = import(input, store, &options(), &mut reasons, &is_to_end).expect("an import");
     let imported = Imported {
         took: Duration::ZERO,
         ..imported
@@ -56,7 +68,8 @@ fn import_text(store: &dyn EventStore, text: &str) -> (Imported, String) {
 
 fn exported(store: &dyn EventStore, filter: Option<Filter>) -> Vec<String> {
     let mut output = Vec::new();
-    let count = export(store, filter, NOW, &mut output).expect("an export");
+    let count =
+        export(store, filter, NOW, &mut output, &AtomicBool::new(false)).expect("an export");
     let lines = String::from_utf8(output).expect("text");
     let lines: Vec<_> = lines.lines().map(str::to_owned).collect();
     assert_eq!(lines.len() as u64, count);
@@ -197,7 +210,14 @@ fn what_is_no_event_is_counted_and_named_by_its_line() {
 fn lines_are_bounded_in_memory_and_keep_their_numbers() {
     let mut input = BufReader::with_capacity(10, &b"short\ntoo long for it\n\nlast"[..]);
     let mut number = 0;
-    let lines = read_lines(&mut input, &mut number, 5).expect("lines");
+    let mut lines = Vec::new();
+    loop {
+        let more = read_lines(&mut input, &mut number, 5).expect("lines");
+        if more.is_empty() {
+            break;
+        }
+        lines.extend(more);
+    }
     let lines: Vec<_> = lines
         .into_iter()
         .map(|line| (line.number, line.text))
@@ -242,4 +262,49 @@ fn an_export_stops_at_the_filters_limit_and_goes_on_over_pages() {
         ..Filter::default()
     };
     assert_eq!(exported(&*store, Some(filter)).len(), 3);
+}
+
+#[derive(diesel::QueryableByName)]
+struct Checkpoint {
+    #[diesel(sql_type = diesel::sql_types::Integer)]
+    busy: i32,
+}
+
+/// An output whose reader pauses: meanwhile others write, and bring the log in.
+struct Paused {
+    connection: SqliteConnection,
+    pauses: usize,
+}
+
+impl Write for Paused {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let change = "UPDATE last_batch SET batch = batch + 1";
+        self.connection.batch_execute(change).expect("a change");
+        let checkpoint: Vec<Checkpoint> = sql_query("PRAGMA wal_checkpoint(TRUNCATE)")
+            .load(&mut self.connection)
+            .expect("a checkpoint");
+        assert_eq!(checkpoint[0].busy, 0, "a read transaction is open");
+        self.pauses += 1;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Kills: rows written out while the transaction that reads them is open.
+#[test]
+fn an_export_holds_no_transaction_while_its_output_is_not_taken() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(directory.path());
+    import_text(&*store, REAL);
+    let path = directory.path().join("relay.db");
+    let path = path.to_str().expect("UTF-8");
+    let mut output = Paused {
+        connection: SqliteConnection::establish(path).expect("a connection"),
+        pauses: 0,
+    };
+    export(&*store, None, NOW, &mut output, &AtomicBool::new(false)).expect("an export");
+    assert!(output.pauses > 0);
 }

@@ -2,18 +2,19 @@
 
 use std::{
     collections::HashSet,
-    io::Write,
+    io::{Read, Write},
     path::Path,
-    process::{Output, Stdio},
+    process::{Child, Output, Stdio},
 };
 
 use buzz_protocol::Event;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use buzz_testkit::{
     Author, Client, Relay,
     events::{REAL_EVENTS, REAL_LINES, brute_force, ids},
-    now,
+    eventually, now,
 };
 
 use crate::RELAY;
@@ -239,4 +240,104 @@ async fn imported_events_are_served_and_published_ones_exported() {
         .map(|event| event.to_json() + "\n")
         .collect();
     assert_eq!(exported, expected);
+}
+
+/// A subcommand that runs, its three streams piped.
+fn start(dir: &Path, arguments: &[&str]) -> Child {
+    RELAY
+        .command(dir)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the relay starts")
+}
+
+/// How many events are stored; none where there is no database yet.
+fn stored(dir: &Path) -> usize {
+    let output = run(dir, &["export"], "").stdout;
+    String::from_utf8(output).expect("UTF-8").lines().count()
+}
+
+/// Mutants: lines kept until there are many, or until the end; a signal that loses them, that says
+/// nothing, or that is taken for the input's end.
+#[tokio::test]
+async fn what_came_through_a_slow_pipe_is_stored_and_a_signal_ends_the_import() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let dir = Relay::prepare("");
+        let mut child = start(dir.path(), &["import"]);
+        let mut stdin = child.stdin.take().expect("standard input is piped");
+        let mut lines = (0..).map(|n| Author::new(1).note(&format!("{n}")).sign().to_json());
+        for (more, count) in [(1, 1), (1, 2), (5, 7)] {
+            for line in lines.by_ref().take(more) {
+                writeln!(stdin, "{line}").expect("it reads");
+            }
+            eventually("the events", async || {
+                (stored(dir.path()) == count).then_some(())
+            })
+            .await;
+        }
+        // Half a line is nothing that came.
+        write!(stdin, "{{\"id\":").expect("it reads");
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        let output = child.wait_with_output().expect("an end");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(summary(&output), [7, 0, 0]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("a signal ended it"), "{error}");
+        assert_eq!(stored(dir.path()), 7);
+        drop(stdin);
+    }
+}
+
+/// Mutants: a batch cut in the middle; a summary that counts what is not stored.
+#[test]
+fn a_signal_in_the_middle_of_an_import_leaves_what_the_summary_says() {
+    let dir = Relay::prepare("database.durability = \"normal\"");
+    let mut child = start(dir.path(), &["import"]);
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    let pid = Pid::from_child(&child);
+    let writer = std::thread::spawn(move || {
+        let mut written = 0;
+        for n in 0..1_000_000 {
+            let line = Author::new(1).note(&format!("{n}")).sign().to_json();
+            if writeln!(stdin, "{line}").is_err() {
+                break;
+            }
+            written += 1;
+            if written == 1_000 {
+                kill_process(pid, Signal::TERM).expect("it runs");
+            }
+        }
+        written
+    });
+    let output = child.wait_with_output().expect("an end");
+    let written: u64 = writer.join().expect("a writer");
+    let [accepted, duplicate, rejected] = summary(&output);
+    assert_eq!((duplicate, rejected, output.status.code()), (0, 0, Some(1)));
+    assert!((1..=written).contains(&accepted), "{accepted} of {written}");
+    assert_eq!(stored(dir.path()) as u64, accepted);
+}
+
+/// Mutants: a signal that waits for whoever should take the output; one that ends as if all were
+/// written.
+#[test]
+fn a_signal_ends_an_export_that_nobody_reads() {
+    let dir = Relay::prepare("");
+    let notes =
+        (0..2_000).map(|n| Author::new(1).note(&format!("{n:0200}")).sign().to_json() + "\n");
+    out(&run(dir.path(), &["import"], &notes.collect::<String>()));
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut child = start(dir.path(), &["export"]);
+        let mut stdout = child.stdout.take().expect("standard output is piped");
+        // It has begun, and waits for room in the pipe.
+        stdout.read_exact(&mut [0; 100]).expect("a beginning");
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        let output = child.wait_with_output().expect("an end");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("a signal ended it"), "{error}");
+        drop(stdout);
+    }
 }

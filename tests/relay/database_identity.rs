@@ -228,3 +228,65 @@ async fn the_lock_outlives_reads_and_writes() {
     let error = refusal(relay.dir(), &["serve"]);
     assert!(error.contains("another relay serves this file"), "{error}");
 }
+
+/// A database with some hundred events, all in the file, its relay ended.
+async fn filled() -> Relay {
+    let mut relay = RELAY.start().await;
+    let mut client = Client::connect(&relay).await;
+    for n in 0..300 {
+        client
+            .accept(&Author::new(1).note(&format!("{n:01000}")).at(n).sign())
+            .await;
+    }
+    relay.terminate();
+    relay.ended().await;
+    relay
+}
+
+/// Mutant: a copy that was cut off taken for a whole one.
+#[tokio::test]
+async fn a_file_that_is_cut_off_is_refused_untouched() {
+    let relay = filled().await;
+    let path = relay.database();
+    let mut bytes = std::fs::read(&path).expect("a file");
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&path, &bytes).expect("a file");
+    for arguments in COMMANDS {
+        let error = refusal(relay.dir(), arguments);
+        assert!(error.contains("malformed"), "{arguments:?}: {error}");
+        assert!(std::fs::read(&path).expect("a file") == bytes);
+    }
+}
+
+/// Mutants: events acknowledged into a file that is known to be broken; an error a read; a relay
+/// that says that it is ready.
+#[tokio::test]
+async fn damage_that_a_read_meets_ends_the_writes() {
+    let relay = filled().await.again().await;
+    let mut client = Client::connect(&relay).await;
+    let path = relay.database();
+    let mut bytes = std::fs::read(&path).expect("a file");
+    // Not shorter than before: the pages that are mapped stay there.
+    bytes[4096..].fill(0xa5);
+    let file = std::fs::OpenOptions::new().write(true).open(&path);
+    std::io::Write::write_all(&mut file.expect("a file"), &bytes).expect("damage");
+    for n in 0..3 {
+        let read = serde_json::json!(["REQ", "q", {"kinds": [1]}]);
+        client.send(read).await;
+        client
+            .find(|frame| {
+                let text = format!("{frame:?}");
+                text.starts_with("Closed").then_some(())
+            })
+            .await;
+        let note = Author::new(2).note(&format!("after {n}")).sign();
+        client.refuse(&note, "error: database unavailable").await;
+    }
+    let ready = buzz_testkit::http::get(relay.admin, "/readyz").await;
+    assert_eq!(ready.status, 503);
+    let log = relay.log.text();
+    let errors = log
+        .lines()
+        .filter(|line| line.contains("nothing is written to it any more"));
+    assert_eq!(errors.count(), 1, "{log}");
+}

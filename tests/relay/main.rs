@@ -29,6 +29,7 @@ mod keepalive;
 mod limits;
 mod live;
 mod members;
+mod open_files;
 mod openapi;
 mod operations;
 mod our_client;

@@ -11,10 +11,14 @@ use diesel::{
     sql_types::{Bool, Text},
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-use super::{error::fault, migrate::MIGRATIONS, server::Server};
+use super::{error::fault, server::Server};
 use crate::store::{fault::Fault, migrations};
+
+/// What this version makes of a database.
+pub(super) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 
 /// A pooler that has no second session to give lets its client wait.
 const SECOND_SESSION_WITHIN: Duration = Duration::from_secs(5);

@@ -7,13 +7,14 @@ use std::{
 
 use buzz_actors::ports::StoreError;
 use diesel_async::{AsyncMigrationHarness, AsyncPgConnection, SimpleAsyncConnection};
-use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use diesel_migrations::MigrationHarness;
 use tokio::runtime::Builder;
 
-use super::{identity, server::Server};
+use super::{
+    identity::{self, MIGRATIONS},
+    server::Server,
+};
 use crate::store::fault::Fault;
-
-pub(super) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 
 /// Held by the one relay that migrates; the number is the lock's name.
 const LOCK: &str = "SELECT pg_advisory_lock(7238211000)";

@@ -29,31 +29,23 @@ impl SqliteStore {
         if is_new {
             return Ok(());
         }
-        let identity = match self.identity(true) {
+        let identity = match self.identity("ro") {
             // A program that was killed in the middle of a write: what it left behind is rolled
             // back by whoever opens the file to write.
-            Err(error) if error.fault() == Fault::Unreachable => self.identity(false),
+            Err(StoreError::Unavailable(_)) => self.identity("rw"),
             identity => identity,
         };
-        let identity = identity.map_err(|error| error.into_store_error(self.place()))?;
-        let checked = identity.check();
+        let checked = identity?.check();
         checked.map_err(|why| Fault::Failed.at(self.place(), why))
     }
 
-    fn identity(&self, read_only: bool) -> Result<Identity, Error> {
-        let cannot_open = |why: String| {
-            Error::Sql(SqlError::DatabaseError(
-                diesel::result::DatabaseErrorKind::Unknown,
-                Box::new(why),
-            ))
-        };
-        let path = std::fs::canonicalize(&self.path);
-        let path = path.map_err(|error| cannot_open(error.to_string()))?;
-        let mode = if read_only { "ro" } else { "rw" };
+    fn identity(&self, mode: &str) -> Result<Identity, StoreError> {
+        let path = std::fs::canonicalize(&self.path).map_err(|error| self.unavailable(error))?;
         let mut connection = SqliteConnection::establish(&uri(&path, mode))
-            .map_err(|error| cannot_open(error.to_string()))?;
-        connection.batch_execute("PRAGMA busy_timeout = 5000")?;
-        Ok(connection.transaction(Identity::read)?)
+            .map_err(|error| self.unavailable(error))?;
+        let read = connection.batch_execute("PRAGMA busy_timeout = 5000");
+        let read = read.and_then(|()| connection.transaction(Identity::read));
+        read.map_err(|error| Error::from(error).into_store_error(self.place()))
     }
 }
 

@@ -15,6 +15,10 @@ use std::{
     error::Error as StdError,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -46,6 +50,8 @@ pub struct SqliteStore {
     /// Device and inode of the file that was opened.
     file: Option<(u64, u64)>,
     metrics: StoreMetrics,
+    /// Set by whichever connection first reads damage; all of them heed it.
+    is_damaged: Arc<AtomicBool>,
 }
 
 impl SqliteStore {
@@ -71,6 +77,7 @@ impl SqliteStore {
             statement_timeout,
             file: None,
             metrics: StoreMetrics::register(),
+            is_damaged: Arc::default(),
         };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| store.unavailable(error))?;
@@ -94,6 +101,14 @@ impl SqliteStore {
         std::fs::metadata(path).map_or(0, |meta| meta.len())
     }
 
+    /// A damaged file may not give back what is written to it. What can be read still is.
+    fn check_damage(&self) -> Result<(), StoreError> {
+        if self.is_damaged.load(Ordering::Relaxed) {
+            return Err(self.unavailable("the file is damaged; restore a backup and start again"));
+        }
+        Ok(())
+    }
+
     /// A file that was removed or replaced takes writes that nobody will find again.
     fn check_file(&self) -> Result<(), StoreError> {
         if self.file_now() == self.file {
@@ -104,6 +119,18 @@ impl SqliteStore {
 
     fn unavailable(&self, why: impl Into<Box<dyn StdError + Send + Sync>>) -> StoreError {
         Fault::Unreachable.at(self.place(), why)
+    }
+
+    /// What the caller is told. Damage ends the use of the file.
+    fn failed(&self, error: Error) -> StoreError {
+        let is_damage = matches!(error, Error::Sql(_)) && error.fault() == Fault::Corrupt;
+        if is_damage && !self.is_damaged.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                database = self.place(), %error,
+                "the database file is damaged: nothing is written to it any more"
+            );
+        }
+        error.into_store_error(self.place())
     }
 
     fn connect(&self, pragmas: &str) -> Result<SqliteConnection, StoreError> {
@@ -204,7 +231,7 @@ impl Reconnecting {
         };
         // Not put back after an error: dropping it also rolls back what it left open.
         let result = work(&mut connection);
-        let result = result.map_err(|error| error.into_store_error(self.store.place()))?;
+        let result = result.map_err(|error| self.store.failed(error))?;
         self.connection = Some(connection);
         Ok(result)
     }

@@ -65,6 +65,7 @@ impl StoreReader for SqliteReader {
     }
 
     fn ping(&mut self) -> Result<(), StoreError> {
+        self.connection.store.check_damage()?;
         self.connection
             .with(|connection| Ok(last_batch::get(connection).map(drop)?))
     }

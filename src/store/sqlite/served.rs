@@ -47,7 +47,7 @@ impl Served {
 /// When the file has several names.
 pub(super) fn check_links(path: &Path) -> Result<(), StoreError> {
     match std::fs::metadata(path) {
-        Ok(meta) if meta.nlink() > 1 => {
+        Ok(meta) if meta.is_file() && meta.nlink() > 1 => {
             let why = format!(
                 "the file has {} names (hard links), and SQLite's log belongs to one of them; \
                  copy it, or remove the others",

@@ -52,6 +52,7 @@ impl SqliteWriter {
         events: &[Incoming<'_>],
         batch: u64,
     ) -> Result<Vec<Outcome>, StoreError> {
+        self.connection.store.check_damage()?;
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
         let outcomes = self.connection.with(|connection| {
             transaction(connection, |connection| {
@@ -107,6 +108,7 @@ impl StoreWriter for SqliteWriter {
     fn purge_expired(&mut self, now: u64, max: usize) -> Result<usize, StoreError> {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.connection.store.check_damage()?;
         let metrics = self.connection.store.metrics.clone();
         self.connection.with(|connection| {
             // Regular upkeep, and so counted regularly: an operator sees when it does nothing.
@@ -120,6 +122,7 @@ impl StoreWriter for SqliteWriter {
     }
 
     fn set_role(&mut self, key: &Pubkey, role: Option<Role>) -> Result<Option<Role>, StoreError> {
+        self.connection.store.check_damage()?;
         self.connection.with(|connection| {
             transaction(connection, |connection| {
                 members::set_role(connection, key, role)
