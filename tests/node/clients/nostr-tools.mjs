@@ -11,6 +11,19 @@ if (LOGIN) relay.onauth = async (template) => sign(template)
 await run({
   connect: () => relay.connect(),
   publish: (event) => relay.publish(event),
-  subscribe: (filter, onevent, oneose) => relay.subscribe([filter], { onevent, oneose }),
+  subscribe: (filter, onevent, oneose) => {
+    // After a reconnect it subscribes before it logs in.
+    const subscribe = () => relay.subscribe([filter], {
+      onevent,
+      oneose,
+      onclose: async (reason) => {
+        if (LOGIN && reason.startsWith('auth-required:')) {
+          await relay.auth(relay.onauth)
+          subscribe()
+        }
+      },
+    })
+    subscribe()
+  },
   count: (filter) => relay.count([filter], {}),
 })
