@@ -234,7 +234,7 @@ fn all_steps(counts: bool) -> Vec<&'static str> {
     steps
 }
 
-/// Publishes live events until the client has said its next step, or until it ended.
+/// Publishes what the clients are to hear.
 struct Publisher {
     client: Client,
     author: Author,
@@ -259,7 +259,7 @@ impl Publisher {
         self.client.accept(&event.sign()).await;
     }
 
-    /// Events of this kind are never stored.
+    /// Publishes without end. Events of this kind are never stored.
     async fn publish_live(&mut self, contents: &[&str]) -> ! {
         loop {
             for content in contents {
