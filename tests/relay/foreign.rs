@@ -1,15 +1,26 @@
-//! Clients that are not ours: the Rust `nostr-sdk`, and `nostr-tools` on Node.
+//! Clients that are not ours: the Rust `nostr-sdk`, its Python binding, and `nostr-tools`, NDK,
+//! `applesauce-relay` and `@welshman/net` on Node. `docs/clients.md` tells users what is seen here.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use nostr_sdk::prelude::{
     Client as SdkClient, Event as SdkEvent, EventBuilder, Filter, JsonUtil, Keys, Kind,
     RelayPoolNotification, Tag,
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::{RELAY, commands::kept};
-use buzz_testkit::{DEADLINE, Relay, events::brute_force, soon};
+use buzz_testkit::{
+    Author, Client, DEADLINE, Relay, events::brute_force, relay::own_address, soon,
+};
+
+/// The values of `auth.challenge` that every client is tried with. The first is the default.
+const CHALLENGES: [&str; 1] = ["connect"];
 
 /// A relay that holds the real events.
 async fn with_real_events() -> Relay {
@@ -191,4 +202,220 @@ async fn nostr_tools_on_node_passes_its_tests() {
         "{text}"
     );
     assert!(!text.contains("# pass 0"), "{text}");
+}
+
+/// How a client is run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Run {
+    /// Without a key, on a relay that anybody may use.
+    Open,
+    /// With a key, on a relay that requires logins.
+    Login,
+    /// As `Open`, without the helps of `docs/clients.md`.
+    Plain,
+}
+
+/// What a client prints that passes every step.
+fn all_steps(counts: bool) -> Vec<&'static str> {
+    let mut steps = vec![
+        "connected",
+        "published at first",
+        "stored: stored 1, stored 2, stored 3",
+        "live",
+        "counted: 3",
+        "restart",
+        "live after a restart",
+        "published after a restart",
+        "crash",
+        "live after a crash",
+        "published after a crash",
+    ];
+    steps.retain(|step| counts || !step.starts_with("counted"));
+    steps
+}
+
+/// Publishes what the clients are to hear.
+struct Publisher {
+    client: Client,
+    author: Author,
+}
+
+impl Publisher {
+    async fn new(relay: &Relay, run: Run) -> Self {
+        let (mut client, author) = (Client::connect(relay).await, Author::new(1));
+        if run == Run::Login {
+            let probe = author.note("log in").sign();
+            // With `need`, the refusal brings the challenge.
+            client.refuse(&probe, "auth-required:").await;
+            let challenge = client.challenge().await;
+            let login = author.login(&challenge, &relay.url()).sign();
+            assert_eq!(client.log_in_with(&login).await, (true, String::new()));
+        }
+        Self { client, author }
+    }
+
+    async fn publish(&mut self, kind: u16, content: &str) {
+        let event = self.author.event(kind, content).tag(&["t", "foreign"]);
+        self.client.accept(&event.sign()).await;
+    }
+
+    /// Publishes without end. Events of this kind are never stored.
+    async fn publish_live(&mut self, contents: &[&str]) -> ! {
+        loop {
+            for content in contents {
+                self.publish(20_001, content).await;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Runs `client` against a relay of its own, which restarts when the client's steps say so, and
+/// gives the steps.
+async fn steps(client: &[&str], run: Run, challenge: &str) -> Vec<String> {
+    let address = own_address();
+    let mut settings = format!(
+        "server.listen = \"{address}\"\nserver.url = \"ws://{address}\"\n\
+         auth.required = {}\n",
+        run == Run::Login
+    );
+    if challenge != CHALLENGES[0] {
+        settings += &format!("auth.challenge = \"{challenge}\"\n");
+    }
+    let mut relay = RELAY.start_with(&settings).await;
+    let mut publisher = Publisher::new(&relay, run).await;
+    for content in ["stored 1", "stored 2", "stored 3"] {
+        publisher.publish(1, content).await;
+    }
+
+    let mut child = tokio::process::Command::new(client[0])
+        .args(&client[1..])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("RELAY", relay.url())
+        .env("LOGIN", if run == Run::Login { "1" } else { "0" })
+        .env("PLAIN", if run == Run::Plain { "1" } else { "0" })
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{client:?}: {error}; scripts/test installs it"));
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut steps: Vec<String> = Vec::new();
+    let mut live = ["live", "later"];
+    loop {
+        // Some clients wait for ten seconds before they connect again.
+        let line = tokio::select! {
+            line = tokio::time::timeout(DEADLINE * 2, lines.next_line()) => line,
+            never = publisher.publish_live(&live) => never,
+        };
+        let Ok(line) = line else {
+            panic!("{client:?}, {run:?}, {challenge}: no step follows {steps:?}")
+        };
+        let Some(step) = line.expect("lines") else {
+            break;
+        };
+        steps.push(step.clone());
+        match step.as_str() {
+            "restart" => {
+                relay.terminate();
+                relay.ended().await;
+                live = ["after a restart"; 2];
+            }
+            "crash" => {
+                relay.kill().await;
+                live = ["after a crash"; 2];
+            }
+            _ => continue,
+        }
+        relay = relay.again().await;
+        publisher = Publisher::new(&relay, run).await;
+    }
+    let status = soon("the client's end", child.wait()).await;
+    assert!(
+        status.expect("a child").success(),
+        "{client:?}, {run:?}, {challenge}: failed after {steps:?}"
+    );
+    if run != Run::Plain {
+        let stored = publisher
+            .client
+            .count(json!({"kinds": [1], "#t": ["by a client"]}))
+            .await;
+        assert_eq!(stored, Ok(3), "{client:?}, {run:?}, {challenge}");
+    }
+    steps
+}
+
+/// A client passes every step, with and without a login, under every setting.
+async fn passes(client: &[&str], counts: bool) {
+    for challenge in CHALLENGES {
+        let (open, login) = tokio::join!(
+            steps(client, Run::Open, challenge),
+            steps(client, Run::Login, challenge)
+        );
+        assert_eq!(open, all_steps(counts), "open, {challenge}");
+        assert_eq!(login, all_steps(counts), "login, {challenge}");
+    }
+}
+
+#[tokio::test]
+async fn nostr_tools_passes_every_step() {
+    passes(&["node", "tests/node/clients/nostr-tools.mjs"], true).await;
+}
+
+#[tokio::test]
+async fn python_nostr_sdk_passes_every_step() {
+    let python = "target/nostr-sdk/bin/python";
+    passes(&[python, "tests/python/nostr_sdk_client.py"], true).await;
+}
+
+#[tokio::test]
+async fn ndk_passes_every_step_with_help_and_gives_up_after_a_challenge_without() {
+    let ndk = ["node", "tests/node/clients/ndk.mjs"];
+    passes(&ndk, true).await;
+    for challenge in CHALLENGES {
+        let end = match challenge {
+            "connect" => "gave up",
+            _ => "plans to reconnect",
+        };
+        assert_eq!(
+            steps(&ndk, Run::Plain, challenge).await,
+            ["connected", "saw the end of stored events", "restart", end],
+            "{challenge}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn applesauce_passes_every_step_with_help_and_ends_subscriptions_without() {
+    let applesauce = ["node", "tests/node/clients/applesauce.mjs"];
+    passes(&applesauce, true).await;
+    for challenge in CHALLENGES {
+        assert_eq!(
+            steps(&applesauce, Run::Plain, challenge).await,
+            [
+                "connected",
+                "saw the end of stored events",
+                "restart",
+                "the subscription ended"
+            ],
+            "{challenge}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn welshman_passes_every_step_with_help_and_misses_eose_after_a_challenge_without() {
+    let welshman = ["node", "tests/node/clients/welshman.mjs"];
+    passes(&welshman, false).await;
+    for challenge in CHALLENGES {
+        let eose = match challenge {
+            "connect" => "missed the end of stored events",
+            _ => "saw the end of stored events",
+        };
+        assert_eq!(
+            steps(&welshman, Run::Plain, challenge).await,
+            ["connected", eose],
+            "{challenge}"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 // applesauce-relay against the relay; scenario.mjs has the steps.
 import WebSocket from 'ws'
 import { Relay } from 'applesauce-relay'
-import { firstValueFrom, repeat, retry } from 'rxjs'
+import { firstValueFrom, repeat, retry, takeUntil } from 'rxjs'
 import { LOGIN, PLAIN, RELAY, run, sign, until } from './scenario.mjs'
 
 globalThis.WebSocket ??= WebSocket
@@ -22,7 +22,9 @@ const end = new Promise((resolve) => { ended = resolve })
 
 await run({
   connect: async () => {
-    relay.watchTower.subscribe()
+    // It hears no challenge after a close frame, unless all leave this observable and come back.
+    const held = relay.watchTower.pipe(takeUntil(relay.close$), repeat({ delay: 500 }))
+    held.subscribe()
     await until(() => relay.connected)
   },
   publish: async (event) => {
