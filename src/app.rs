@@ -12,11 +12,13 @@ use actix_web::{App, HttpServer, dev::ServerHandle, web::Data};
 use anyhow::{Context, Result};
 use buzz_actors::{
     admission::{Admission, AdmissionSettings},
-    db_reader::DbReader,
+    db_reader::{
+        DbReader,
+        request::{RequestGate, Waiter},
+    },
     fanout::Fanout,
     flag_refresher::{Cap, FlagRefresher, Flush, Refresh},
     flags::{AUTH, HISTORY_READS},
-    gate::Gate,
     metrics::{FlagMetrics, GateMetrics, Metrics},
     ports::{EventStore, FlagSource, Purpose},
     replay::{self, Replay},
@@ -141,7 +143,8 @@ fn start_rooms(config: &Config, store: Arc<dyn EventStore>) -> Result<Rooms> {
     // The gates run on this thread, where the way to the readers' threads begins: a permit that
     // comes back and the read that gets it then wake one thread, not two.
     let gate = |name, ceiling, wait, metrics: &GateMetrics| {
-        Gate::new(name, ceiling, wait, metrics.clone()).start()
+        let start = |work: Box<dyn Waiter>, permit| work.admitted(permit);
+        RequestGate::new(name, ceiling, wait, metrics.clone(), start).start()
     };
     let counters = NonZeroU64::new(history_ceiling.get() / 4).unwrap_or(NonZeroU64::MIN);
     let (ceiling, wait) = (Some(history_ceiling), config.history.wait);

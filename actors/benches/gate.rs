@@ -8,68 +8,59 @@ use std::{
 
 use actix::{Actor, Addr, Arbiter, System};
 use buzz_actors::{
-    gate::{Acquire, Gate, Permit, Waiter},
+    gate::{Acquire, Gate, GatePermit, Work},
     metrics::Metrics,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-/// Work that takes no time: its permit goes back from the thread that measures.
-struct Work(Sender<Permit>);
+/// Work that takes no time.
+enum Job {
+    /// Its permit goes back from the thread that measures.
+    Held(Sender<GatePermit<Job>>),
+    /// Its permit goes back at once.
+    Passing,
+    /// The same, and whoever waits for all of them is told.
+    Last(Sender<()>),
+}
 
-impl Waiter for Work {
-    fn wanted(&self) -> bool {
+impl Work for Job {
+    fn is_wanted(&self) -> bool {
         true
     }
-    fn admitted(self: Box<Self>, permit: Permit) {
-        let _ = self.0.send(permit);
-    }
-    fn shed(self: Box<Self>) {}
+    fn shed(self) {}
 }
 
-/// Work that takes no time, and whose last tells so.
-struct Passing(Sender<()>, bool);
-
-impl Waiter for Passing {
-    fn wanted(&self) -> bool {
-        true
+fn run(job: Job, permit: GatePermit<Job>) {
+    match job {
+        Job::Held(sender) => drop(sender.send(permit)),
+        Job::Passing => {}
+        Job::Last(sender) => drop(sender.send(())),
     }
-    fn admitted(self: Box<Self>, _: Permit) {
-        if self.1 {
-            let _ = self.0.send(());
-        }
-    }
-    fn shed(self: Box<Self>) {}
 }
 
-fn acquire(gate: &Addr<Gate>, sender: &Sender<Permit>) {
-    gate.do_send(Acquire {
-        waiter: Box::new(Work(sender.clone())),
-        since: Instant::now(),
-    });
+fn acquire(gate: &Addr<Gate<Job>>, work: Job) {
+    let since = Instant::now();
+    gate.do_send(Acquire { work, since });
 }
 
-fn start(ceiling: u64) -> Addr<Gate> {
+fn start(ceiling: u64) -> Addr<Gate<Job>> {
     let metrics = Metrics::register().history_gate;
     let arbiter = Arbiter::new();
     Gate::start_in_arbiter(&arbiter.handle(), move |_| {
-        Gate::new(
-            "bench",
-            NonZeroU64::new(ceiling),
-            Duration::from_secs(60),
-            metrics,
-        )
+        let (ceiling, wait) = (NonZeroU64::new(ceiling), Duration::from_secs(60));
+        Gate::new("bench", ceiling, wait, metrics, run)
     })
 }
 
 fn gate(c: &mut Criterion) {
     let runner = System::new();
-    let (sender, receiver): (Sender<Permit>, Receiver<Permit>) = channel();
+    let (sender, receiver): (Sender<GatePermit<Job>>, Receiver<GatePermit<Job>>) = channel();
 
     // Each pair waits for the one before it: two threads wake each other.
     let gate = start(1);
     c.bench_function("acquire and release, one after the other", |b| {
         b.iter(|| {
-            acquire(&gate, &sender);
+            acquire(&gate, Job::Held(sender.clone()));
             receiver.recv().expect("a permit")
         });
     });
@@ -82,7 +73,7 @@ fn gate(c: &mut Criterion) {
     group.bench_function("1,000 at once", |b| {
         b.iter(|| {
             for _ in 0..PAIRS {
-                acquire(&gate, &sender);
+                acquire(&gate, Job::Held(sender.clone()));
             }
             for _ in 0..PAIRS {
                 drop(receiver.recv().expect("a permit"));
@@ -100,14 +91,12 @@ fn gate(c: &mut Criterion) {
     group.throughput(Throughput::Elements(WAITERS));
     group.bench_function("10,000 waiting", |b| {
         b.iter(|| {
-            acquire(&gate, &sender);
+            acquire(&gate, Job::Held(sender.clone()));
             let held = receiver.recv().expect("a permit");
-            for number in 1..=WAITERS {
-                gate.do_send(Acquire {
-                    waiter: Box::new(Passing(done.clone(), number == WAITERS)),
-                    since: Instant::now(),
-                });
+            for _ in 1..WAITERS {
+                acquire(&gate, Job::Passing);
             }
+            acquire(&gate, Job::Last(done.clone()));
             drop(held);
             all_done.recv().expect("the last waiter");
         });

@@ -21,7 +21,6 @@ use bytes::BytesMut;
 use self::request::{CountRequest, HistoryRequest, RoleRequest};
 use crate::{
     connection::{Counted, HistoryPage, RoleFound, ws},
-    gate,
     metrics::Metrics,
     ports::{EventStore, Progress, Purpose, StoreError, StoreReader},
 };
@@ -36,7 +35,7 @@ pub struct ReadHistory {
     /// What to read.
     pub request: Box<HistoryRequest>,
     /// Held while it is read.
-    pub permit: gate::Permit,
+    pub permit: request::Permit,
 }
 
 /// Counts stored events.
@@ -46,7 +45,7 @@ pub struct CountEvents {
     /// What to count.
     pub request: CountRequest,
     /// Held while it is counted: a read's permit, and a counter's share of them.
-    pub permits: (gate::Permit, gate::Permit),
+    pub permits: (request::Permit, request::Permit),
 }
 
 /// Looks up the role of a key that logs in.
@@ -56,7 +55,7 @@ pub struct LookUpRole {
     /// Whose.
     pub request: Box<RoleRequest>,
     /// Held while the database is asked.
-    pub permit: gate::Permit,
+    pub permit: request::Permit,
 }
 
 /// Asks the database for a sign of life.
@@ -115,11 +114,11 @@ impl Actor for DbReader {
 
 impl DbReader {
     /// Goes on with whoever waits for this permit, in order, without a way through the gate.
-    fn pass_on(&mut self, permit: gate::Permit) {
+    fn pass_on(&mut self, permit: request::Permit) {
         let mut held = Some(permit);
         while let Some(mut permit) = held {
             held = permit
-                .next_waiter()
+                .next()
                 .and_then(|waiter| waiter.passed_on(permit, self));
         }
     }

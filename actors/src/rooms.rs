@@ -14,8 +14,15 @@ use buzz_protocol::{Filter, Limits, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    admission::Admission, db_reader::DbReader, fanout::Fanout, gate::Gate, metrics::Metrics,
-    ports::Query, replay::Replay, roster::Roster, verifier::Verifier, writer::Writer,
+    admission::Admission,
+    db_reader::{DbReader, request::RequestGate},
+    fanout::Fanout,
+    metrics::Metrics,
+    ports::Query,
+    replay::Replay,
+    roster::Roster,
+    verifier::Verifier,
+    writer::Writer,
 };
 
 /// What the connections are told at the start.
@@ -52,11 +59,11 @@ pub struct Rooms {
     /// Reads roles, with connections of its own: no history keeps anybody from logging in.
     pub authorizer: Addr<DbReader>,
     /// Caps the reads and counts of stored events.
-    pub history_gate: Addr<Gate>,
+    pub history_gate: Addr<RequestGate>,
     /// The share of them that counts may take: one may take long, and reads must go on.
-    pub count_gate: Addr<Gate>,
+    pub count_gate: Addr<RequestGate>,
     /// Caps the logins in their database checks.
-    pub auth_gate: Addr<Gate>,
+    pub auth_gate: Addr<RequestGate>,
     /// Passes live events on.
     pub fanout: Addr<Fanout>,
     /// Knows which authorizations of REST requests were used.

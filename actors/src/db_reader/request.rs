@@ -11,10 +11,39 @@ use super::{CountEvents, DbReader, LookUpRole, ReadHistory};
 use crate::{
     call::Asker,
     connection::{Counted, HistoryPage, LoginShed},
-    gate::{self, Acquire, Permit, Waiter},
+    gate::{Acquire, Gate, GatePermit, Work},
     ports::Query,
     rooms::{self, Rooms},
 };
+
+/// A request at a gate.
+pub trait Waiter: Send + 'static {
+    /// See [`Work::is_wanted`].
+    fn wanted(&self) -> bool;
+    /// Hands it to whoever does it.
+    fn admitted(self: Box<Self>, permit: Permit);
+    /// Does it on the reader that has ended the work before it, and gives the permit back.
+    fn passed_on(self: Box<Self>, permit: Permit, _: &mut DbReader) -> Option<Permit> {
+        self.admitted(permit);
+        None
+    }
+    /// See [`Work::shed`].
+    fn shed(self: Box<Self>);
+}
+
+impl Work for Box<dyn Waiter> {
+    fn is_wanted(&self) -> bool {
+        (**self).wanted()
+    }
+    fn shed(self) {
+        Waiter::shed(self);
+    }
+}
+
+/// A gate of any requests.
+pub type RequestGate = Gate<Box<dyn Waiter>>;
+/// Its permit.
+pub type Permit = GatePermit<Box<dyn Waiter>>;
 
 /// The next page of a subscription's history.
 pub struct HistoryRequest {
@@ -93,9 +122,9 @@ impl RoleRequest {
     }
 }
 
-fn acquire(gate: &Addr<gate::Gate>, waiter: impl Waiter, since: Instant) {
-    let waiter = Box::new(waiter);
-    gate.do_send(Acquire { waiter, since });
+fn acquire(gate: &Addr<RequestGate>, waiter: impl Waiter, since: Instant) {
+    let work: Box<dyn Waiter> = Box::new(waiter);
+    gate.do_send(Acquire { work, since });
 }
 
 impl Waiter for HistoryRequest {
@@ -152,10 +181,8 @@ impl Waiter for Counting {
             None => {
                 self.share = Some(permit);
                 let since = self.since;
-                rooms.history_gate.do_send(Acquire {
-                    waiter: self,
-                    since,
-                });
+                let work: Box<dyn Waiter> = self;
+                rooms.history_gate.do_send(Acquire { work, since });
             }
             Some(share) => rooms.reader.do_send(CountEvents {
                 request: self.request,

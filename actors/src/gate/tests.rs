@@ -18,7 +18,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(60);
 
 enum Told {
-    Admitted(Permit),
+    Admitted(GatePermit<Client>),
     Shed,
 }
 
@@ -28,20 +28,22 @@ struct Client {
     tell: UnboundedSender<(u32, Told)>,
 }
 
-impl Waiter for Client {
-    fn wanted(&self) -> bool {
+impl Work for Client {
+    fn is_wanted(&self) -> bool {
         self.here.load(Ordering::SeqCst)
     }
-    fn admitted(self: Box<Self>, permit: Permit) {
-        let _ = self.tell.send((self.number, Told::Admitted(permit)));
-    }
-    fn shed(self: Box<Self>) {
+    fn shed(self) {
         let _ = self.tell.send((self.number, Told::Shed));
     }
 }
 
+fn start(client: Client, permit: GatePermit<Client>) {
+    let told = (client.number, Told::Admitted(permit));
+    let _ = client.tell.send(told);
+}
+
 struct Fixture {
-    gate: Addr<Gate>,
+    gate: Addr<Gate<Client>>,
     tell: UnboundedSender<(u32, Told)>,
     told: UnboundedReceiver<(u32, Told)>,
 }
@@ -49,7 +51,8 @@ struct Fixture {
 impl Fixture {
     fn new(ceiling: Option<u64>, wait: Duration) -> Self {
         let metrics = GateMetrics::register("test");
-        let gate = Gate::new("test", ceiling.and_then(NonZeroU64::new), wait, metrics).start();
+        let ceiling = ceiling.and_then(NonZeroU64::new);
+        let gate = Gate::new("test", ceiling, wait, metrics, start).start();
         let (tell, told) = unbounded_channel();
         Self { gate, tell, told }
     }
@@ -57,13 +60,13 @@ impl Fixture {
     /// A client asks; the flag says whether it is still there.
     fn ask(&self, number: u32) -> Arc<AtomicBool> {
         let here = Arc::new(AtomicBool::new(true));
-        let waiter = Box::new(Client {
+        let work = Client {
             number,
             here: Arc::clone(&here),
             tell: self.tell.clone(),
-        });
+        };
         let since = Instant::now();
-        self.gate.do_send(Acquire { waiter, since });
+        self.gate.do_send(Acquire { work, since });
         here
     }
 
@@ -72,7 +75,7 @@ impl Fixture {
         self.gate.do_send(SetLimit { flag, source });
     }
 
-    async fn admitted(&mut self) -> (u32, Permit) {
+    async fn admitted(&mut self) -> (u32, GatePermit<Client>) {
         match self.told.recv().await {
             Some((number, Told::Admitted(permit))) => (number, permit),
             Some((number, Told::Shed)) => panic!("{number} was shed"),
@@ -96,10 +99,10 @@ impl Fixture {
 #[rtype(result = "usize")]
 struct HowManyWait;
 
-impl Handler<HowManyWait> for Gate {
+impl Handler<HowManyWait> for Gate<Client> {
     type Result = usize;
     fn handle(&mut self, _: HowManyWait, _: &mut Context<Self>) -> usize {
-        self.gate.waiting()
+        self.state.waiting()
     }
 }
 
@@ -210,31 +213,31 @@ async fn without_a_ceiling_and_a_limit_everybody_passes() {
     }
 }
 
-/// Passes a permit on; who got it.
-async fn pass_on(fixture: &mut Fixture, mut permit: Permit) -> Option<(u32, Permit)> {
-    // The tray is filled after all that came before.
+/// Hands a permit over; who got it.
+async fn hand_over(
+    fixture: &mut Fixture,
+    mut permit: GatePermit<Client>,
+) -> Option<(u32, GatePermit<Client>)> {
+    // The hand-off is filled after all that came before.
     assert!(fixture.decided().await.is_none(), "somebody got a permit");
-    match permit.next_waiter() {
-        Some(waiter) => waiter.admitted(permit),
-        None => return None,
-    }
-    Some(fixture.admitted().await)
+    let client = permit.next()?;
+    Some((client.number, permit))
 }
 
-/// Kills: another order on the tray; a second permit for who has one; a unit lost or won where a
-/// permit is passed on, told of late, or comes back.
+/// Kills: another order in the hand-off; a second permit for who has one; a unit lost or won where a
+/// permit is handed over, told of late, or comes back.
 #[actix::test]
-async fn a_permit_that_is_passed_on_goes_to_whoever_waits_longest_and_stays_one() {
+async fn a_permit_that_is_handed_over_goes_to_whoever_waits_longest_and_stays_one() {
     let mut fixture = Fixture::new(Some(1), LONG);
-    let waiters = u32::try_from(TRAY).expect("a number") + 3;
+    let waiters = u32::try_from(HANDOFF_CAPACITY).expect("a number") + 3;
     let _here: Vec<_> = (0..=waiters).map(|number| fixture.ask(number)).collect();
     let (_, mut permit) = fixture.admitted().await;
-    let mut passes = 0;
+    let mut handoffs = 0;
     for number in 1..=waiters {
-        let (who, next) = match pass_on(&mut fixture, permit).await {
-            Some(passed) => {
-                passes += 1;
-                passed
+        let (who, next) = match hand_over(&mut fixture, permit).await {
+            Some(next) => {
+                handoffs += 1;
+                next
             }
             // Often enough: it went back, and comes from there.
             None => fixture.admitted().await,
@@ -243,9 +246,9 @@ async fn a_permit_that_is_passed_on_goes_to_whoever_waits_longest_and_stays_one(
         permit = next;
     }
     assert_eq!(
-        passes,
+        handoffs,
         waiters - 1,
-        "a permit comes back after {PASSES} passes"
+        "a permit comes back after {MAX_HANDOFFS} hand-offs"
     );
     drop(permit);
     let _here = [100, 101].map(|number| fixture.ask(number));
@@ -256,18 +259,18 @@ async fn a_permit_that_is_passed_on_goes_to_whoever_waits_longest_and_stays_one(
     assert_eq!(fixture.admitted().await.0, 101);
 }
 
-/// Kills: a lowered limit that leaves waiters on the tray; one that is filled again in debt; a
-/// raised one that forgets who lay there.
+/// Kills: a lowered limit that leaves waiters in the hand-off; one that is filled again in debt; a
+/// raised one that forgets who was there.
 #[actix::test]
-async fn nobody_passes_a_permit_on_in_debt() {
+async fn nobody_hands_a_permit_over_in_debt() {
     let mut fixture = Fixture::new(Some(2), LONG);
     let _here: Vec<_> = (1..=5).map(|number| fixture.ask(number)).collect();
     let (_, first) = fixture.admitted().await;
     let (_, second) = fixture.admitted().await;
     fixture.set_limit(Some(1));
-    assert!(pass_on(&mut fixture, first).await.is_none());
+    assert!(hand_over(&mut fixture, first).await.is_none());
     assert!(fixture.decided().await.is_none(), "admitted at 1 of 1");
-    let (who, second) = pass_on(&mut fixture, second).await.expect("a waiter");
+    let (who, second) = hand_over(&mut fixture, second).await.expect("a waiter");
     assert_eq!(who, 3);
     fixture.set_limit(Some(2));
     let (who, fourth) = fixture.admitted().await;
@@ -276,9 +279,9 @@ async fn nobody_passes_a_permit_on_in_debt() {
     assert_eq!(fixture.admitted().await.0, 5);
 }
 
-/// Kills: a permit passed to who is gone or too late; a late one that is never told.
+/// Kills: a permit handed to who is gone or too late; a late one that is never told.
 #[actix::test]
-async fn who_is_gone_or_late_is_turned_down_from_the_tray() {
+async fn who_is_gone_or_late_is_turned_down_in_the_hand_off() {
     let mut fixture = Fixture::new(Some(1), LONG);
     let _first = fixture.ask(1);
     let (_, permit) = fixture.admitted().await;
@@ -286,10 +289,10 @@ async fn who_is_gone_or_late_is_turned_down_from_the_tray() {
     let _third = fixture.ask(3);
     assert!(fixture.decided().await.is_none());
     gone.store(false, Ordering::SeqCst);
-    assert!(pass_on(&mut fixture, permit).await.is_none());
+    assert!(hand_over(&mut fixture, permit).await.is_none());
     assert_eq!(fixture.admitted().await.0, 3);
 
-    // The tray has it, its time is over, and the timer's turn has not come: this thread is here.
+    // The hand-off has it, its time is over, and the timer's turn has not come: this thread is here.
     let wait = Duration::from_millis(5);
     let mut fixture = Fixture::new(Some(1), wait);
     let _first = fixture.ask(1);
@@ -297,9 +300,110 @@ async fn who_is_gone_or_late_is_turned_down_from_the_tray() {
     let _late = fixture.ask(2);
     assert!(fixture.decided().await.is_none());
     std::thread::sleep(2 * wait);
-    assert!(permit.next_waiter().is_none());
+    assert!(permit.next().is_none());
     assert!(matches!(fixture.told.recv().await, Some((2, Told::Shed))));
     drop(permit);
     let _next = fixture.ask(3);
     assert_eq!(fixture.admitted().await.0, 3);
+}
+
+/// Work of a second gate that holds a permit of a first one.
+enum Read {
+    Page,
+    Count { _share: GatePermit<Count> },
+}
+
+struct Count;
+
+impl Work for Count {
+    fn is_wanted(&self) -> bool {
+        true
+    }
+    fn shed(self) {}
+}
+
+impl Work for Read {
+    fn is_wanted(&self) -> bool {
+        true
+    }
+    fn shed(self) {}
+}
+
+/// Kills: a permit inside work that is not given back where that work is shed.
+#[actix::test]
+async fn a_permit_of_one_gate_waits_at_another_and_comes_back_with_the_work() {
+    let one = NonZeroU64::new(1);
+    let metrics = || GateMetrics::register("test");
+    let wait = Duration::from_millis(20);
+    let (tell_read, mut reads) = unbounded_channel();
+    let read_gate = Gate::new("reads", one, wait, metrics(), move |read, permit| {
+        let _ = tell_read.send((read, permit));
+    });
+    let read_gate = read_gate.start();
+    let (tell_count, mut counts) = unbounded_channel();
+    let count_gate = Gate::new("counts", one, LONG, metrics(), move |Count, share| {
+        let _ = tell_count.send(share);
+    });
+    let count_gate = count_gate.start();
+
+    let since = Instant::now();
+    let work = Read::Page;
+    read_gate.do_send(Acquire { work, since });
+    let (read, _reading) = reads.recv().await.expect("a permit");
+    assert!(matches!(read, Read::Page));
+    for _ in 0..2 {
+        let work = Count;
+        count_gate.do_send(Acquire { work, since });
+    }
+    let share = counts.recv().await.expect("a share");
+    assert!(counts.try_recv().is_err(), "two at once");
+    let work = Read::Count { _share: share };
+    read_gate.do_send(Acquire { work, since });
+    assert!(counts.recv().await.is_some(), "the share came back");
+}
+
+/// Kills: a hand-off that the gate takes back from the end where holders take.
+#[test]
+fn holders_that_take_during_a_recall_get_the_longest_waiters() {
+    const WAITERS: u32 = 100_000;
+    let mut handoff = HandOffQueue::new();
+    let (since, done) = (Instant::now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let taken: Vec<_> = (0..2)
+            .map(|_| handoff.stealer())
+            .map(|stealer| {
+                let done = &done;
+                scope.spawn(move || {
+                    let mut taken = Vec::new();
+                    while !done.load(Ordering::SeqCst) {
+                        taken.extend(take(&stealer).map(|(acquire, _)| acquire.work));
+                    }
+                    taken
+                })
+            })
+            .collect();
+        // The first that is in the hand-off, as far as this thread knows, and the first that is not.
+        let (mut first, mut next) = (0, 0);
+        while first < WAITERS {
+            next = (first + 8).min(WAITERS);
+            for work in first..next {
+                handoff.put(Acquire { work, since }, since);
+            }
+            std::thread::yield_now();
+            let back: Vec<u32> = std::iter::from_fn(|| handoff.take_back())
+                .map(|(acquire, _)| acquire.work)
+                .collect();
+            first = next - u32::try_from(back.len()).expect("a number");
+            assert!(back.into_iter().rev().eq(first..next), "a gap");
+        }
+        done.store(true, Ordering::SeqCst);
+        let mut all = Vec::new();
+        for taken in taken {
+            let taken = taken.join().expect("a holder");
+            assert!(taken.is_sorted(), "out of order");
+            all.extend(taken);
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..next), "lost or taken twice");
+    });
 }

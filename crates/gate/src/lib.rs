@@ -2,16 +2,17 @@
 //!
 //! | part | is |
 //! |---|---|
-//! | [`Gate`] | limit, ceiling, in flight, waiters; grants while `in_flight < limit` |
-//! | [`Permit`] | the right to one unit of work; spent by [`Gate::release`], made nowhere else |
-//! | [`Acquired`] | what an attempt got: a permit at once, or a place in the queue |
+//! | [`GateState`] | limit, ceiling, in flight, waiters; grants while `in_flight < limit` |
+//! | [`Grant`] | the right to one unit of work; spent by [`GateState::release`], made nowhere else |
+//! | [`HandOff`] | where holders of a grant find the longest waiters without asking the gate first |
 //! | [`reader_ceiling`] | the ceiling of a gate in front of a pool of readers |
 //!
 //! The owner (one actor a gate) orders the calls, tells the time and delivers what is granted.
 
-mod gate;
+mod handoff;
 mod limit;
-mod waiters;
+mod state;
 
-pub use gate::{Acquired, Gate, Permit};
+pub use handoff::HandOff;
 pub use limit::reader_ceiling;
+pub use state::{GateState, Grant};
