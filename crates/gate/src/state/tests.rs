@@ -131,18 +131,18 @@ fn sheds_who_is_due_in_order() {
     assert_eq!((gate.next_deadline(), gate.waiting()), (Some(12), 1));
 }
 
-/// Kills: `expire` that looks behind one who is not due (it would shed c at 7).
+/// Kills: `expire` that looks behind one who is not due (it would shed e at 8).
 #[test]
 fn sheds_nobody_before_those_ahead() {
     let mut gate = gate(1);
     let held = take(&mut gate, 'a');
-    for (waiter, deadline) in [('b', 9), ('c', 7), ('d', 8)] {
+    for (waiter, deadline) in [('b', 9), ('c', 7), ('d', 10), ('e', 8)] {
         assert_eq!(gate.acquire(waiter, deadline), None);
     }
     assert!(gate.expire(7).is_empty());
     let (waiter, _held) = gate.release(held).expect("b waits");
     assert_eq!((waiter, gate.next_deadline()), ('b', Some(7)));
-    assert_eq!(gate.expire(7), ['c']);
+    assert_eq!(gate.expire(8), ['c']);
 }
 
 /// Kills: plain subtraction in `release`.

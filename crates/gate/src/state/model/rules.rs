@@ -83,6 +83,14 @@ fn is_the_line(state: &State) -> bool {
         && (state.unreported() > 0 || gate.next_deadline() == first)
 }
 
+/// How many are to be in the hand-off.
+fn offers(state: &State) -> usize {
+    let places = state.gate.handoff_capacity;
+    let places = if state.gate.debt() > 0 { 0 } else { places };
+    let free = places.saturating_sub(state.unreported());
+    free.min(state.line.len())
+}
+
 /// What every state keeps, and states that must be reached for the check to mean something.
 pub(super) fn properties(patient: bool) -> Vec<Property<World>> {
     let mut properties = vec![
@@ -107,14 +115,6 @@ pub(super) fn properties(patient: bool) -> Vec<Property<World>> {
         Property::always(
             "debt is what is in flight above the limit",
             |_, s: &State| s.gate.debt() == s.gate.in_flight().saturating_sub(s.limit()),
-        ),
-        Property::always(
-            "the hand-off is empty in debt, else full or all there is",
-            |world: &World, s: &State| {
-                let places = world.handoff_capacity.saturating_sub(s.unreported());
-                let places = if s.gate.debt() > 0 { 0 } else { places };
-                s.gate.handoff.len() == places.min(s.line.len())
-            },
         ),
         Property::sometimes("a client waits on a gate in debt", |_, s: &State| {
             s.gate.debt() == 1 && s.gate.waiting() == 1
