@@ -110,6 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     /// Kills every mutant that the unit tests list for the gate, except the one of a foreign grant.
+    /// And one that only it sees: `recall` that drops the first of the offered deadlines, not the last.
     #[test]
     fn the_gate_does_what_the_naive_one_does(
         ceiling in prop::option::of(1..6u64),

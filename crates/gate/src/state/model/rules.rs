@@ -68,6 +68,10 @@ pub(super) fn broken_by(
             "the hand-off and the queue are the line",
             is_the_line(after),
         ),
+        (
+            "the hand-off is empty in debt, else full or all there is",
+            after.gate.handoff.len() == offers(after),
+        ),
     ];
     rules.iter().find(|(_, kept)| !kept).map(|(name, _)| *name)
 }
