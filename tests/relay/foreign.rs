@@ -20,7 +20,7 @@ use buzz_testkit::{
 };
 
 /// The values of `auth.challenge` that every client is tried with. The first is the default.
-const CHALLENGES: [&str; 1] = ["connect"];
+const CHALLENGES: [&str; 2] = ["connect", "need"];
 
 /// A relay that holds the real events.
 async fn with_real_events() -> Relay {
