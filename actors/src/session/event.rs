@@ -4,6 +4,8 @@
 //! [`super::MAX_FRAMES_IN_FLIGHT`] events. Every event has exactly one OK: each batch has two
 //! answers, and what neither names was lost with an actor and is refused.
 
+use std::collections::VecDeque;
+
 use buzz_protocol::{Event, EventId, Refusal, relay_frame};
 use tracing::Span;
 
@@ -34,8 +36,8 @@ pub(super) struct EventsInFlight {
 
 struct Batch {
     number: u32,
-    /// Those without an answer.
-    ids: Vec<EventId>,
+    /// Those without an answer, in the order they were sent.
+    ids: VecDeque<EventId>,
     /// Of the verifier and the writer, so many have yet to answer.
     answers_due: u8,
 }
@@ -83,21 +85,21 @@ impl EventsInFlight {
         &mut self,
         number: u32,
         answered: impl Iterator<Item = &'a EventId>,
-    ) -> Vec<EventId> {
+    ) -> VecDeque<EventId> {
         let Some(at) = self.batches.iter().position(|batch| batch.number == number) else {
-            return Vec::new();
+            return VecDeque::new();
         };
         let batch = &mut self.batches[at];
         for id in answered {
-            // Answers keep the order of the events, so this finds the first one.
-            if let Some(at) = batch.ids.iter().position(|waiting| waiting == id) {
-                batch.ids.remove(at);
+            // Answers keep the order of the events, so this is nearly always the first one.
+            let at = batch.ids.iter().position(|waiting| waiting == id);
+            if at.and_then(|at| batch.ids.remove(at)).is_some() {
                 self.count -= 1;
             }
         }
         batch.answers_due -= 1;
         if batch.answers_due > 0 {
-            return Vec::new();
+            return VecDeque::new();
         }
         let lost = self.batches.remove(at).ids;
         self.count -= lost.len();
@@ -164,7 +166,7 @@ impl Session {
         self.refuse_lost(&lost, now);
     }
 
-    fn refuse_lost(&mut self, lost: &[EventId], now: Now) {
+    fn refuse_lost(&mut self, lost: &VecDeque<EventId>, now: Now) {
         for id in lost {
             self.refuse_event(id, &no_answer(), now);
         }
