@@ -179,7 +179,7 @@ impl Session {
             && self.frames_in_flight() < MAX_FRAMES_IN_FLIGHT
             // Of a client that is gone, nothing more is read from the store.
             && (self.client_is_gone
-                || self.waiting.reads() + self.reads_in_flight < MAX_READS_IN_FLIGHT)
+                || self.may_begin_read())
             && self.outgoing.len() < MAX_UNSENT_BYTES
     }
 
@@ -222,6 +222,11 @@ impl Session {
     /// Counts the live events that wait to be sent; shared with the fan-out.
     pub fn send_queue_usage(&self) -> Arc<SendQueueUsage> {
         self.outgoing.usage()
+    }
+
+    fn may_begin_read(&self) -> bool {
+        self.frames_in_flight() < MAX_FRAMES_IN_FLIGHT
+            && self.waiting.reads() + self.reads_in_flight < MAX_READS_IN_FLIGHT
     }
 
     fn frames_in_flight(&self) -> usize {
@@ -267,7 +272,12 @@ impl Session {
         self.ask_admission();
         self.verify_events();
         self.close_when_answered();
-        if self.is_open() && !self.client_is_gone && self.outgoing.len() == 0 {
+        // A page of a history that goes on is one of the reads in flight, as its first one was.
+        if self.is_open()
+            && !self.client_is_gone
+            && self.outgoing.len() == 0
+            && self.may_begin_read()
+        {
             self.read_next_page(now);
         }
     }
