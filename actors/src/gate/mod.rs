@@ -1,7 +1,7 @@
 //! Owns one cap: how many may hold a permit at once, and who waits for one, in order.
 //!
-//! Bound: every waiter holds a handler permit or is a login, one a socket, and waits for a limited
-//! time. Arrives: `Acquire`, `SetLimit`, and permits that come back. Leaves: the work, with a permit
+//! Bound: every waiter holds a frame's permit, or is a login, one a socket, or a recheck, one a key
+//! that is logged in; and each waits for a limited time. Arrives: `Acquire`, `SetLimit`, and permits that come back. Leaves: the work, with a permit
 //! or shed. The rules are `buzz_gate`'s, which is model-checked; here are clock and mailbox.
 //!
 //! The longest waiters lie in the hand-off, where whoever ends its work goes on with the next one

@@ -236,6 +236,7 @@ impl Session {
     /// Cuts a socket without a login, where one is required.
     pub(super) fn login_due(&mut self, now: Now) {
         if self.login.is_anonymous() {
+            self.login.done();
             self.shared.metrics.auth.timeout.increment(1);
             self.cut_login("timeout", now);
         }

@@ -13,7 +13,7 @@ use super::{
     subscriptions::{Phase, Subscription},
 };
 use crate::{
-    db_reader::HistoryPage, fanout::Live, permits::Permit, ports::Query, reply::no_answer,
+    db_reader::HistoryPage, fanout::Live, permits::Permit, ports::Query, reply::no_answer, rules,
 };
 
 impl Session {
@@ -50,7 +50,7 @@ impl Session {
     pub(super) fn check_query(&self, sub: &str, filters: &[Filter]) -> Result<(), Refusal> {
         let limits = &self.shared.settings.limits;
         limits.check_subid(sub)?;
-        limits.check_filters(filters)?;
+        rules::check_filters(limits, filters)?;
         self.check_logged_in()
     }
 
