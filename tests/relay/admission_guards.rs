@@ -141,6 +141,6 @@ async fn invalid_signatures_count_against_the_address_they_come_from() {
     }
     relay
         .log
-        .line_with(&["connection finished: ok/invalid_signatures"])
+        .line_with(&["connection finished: denied/invalid_signatures"])
         .await;
 }
