@@ -1,6 +1,6 @@
 //! How many lines the access log takes from one source.
 //!
-//! Bound: a number of lines in each window of [`WINDOW`], so that a flood of frames is no flood of
+//! Bound: a number of lines in each window of `WINDOW`, so that a flood of frames is no flood of
 //! log lines. What is left out is counted in the next line.
 
 use std::time::{Duration, Instant};

@@ -87,7 +87,7 @@ pub(super) struct NoteInvalidSignatures {
     pub(super) reply: Reply<SignatureChecksPaused>,
 }
 
-/// The answer to [`NoteInvalidSignatures`]: whether there were too many.
+/// The answer to `NoteInvalidSignatures`: whether there were too many.
 #[derive(Debug, Clone, Copy)]
 pub struct SignatureChecksPaused {
     /// For so long, no signature from this socket is checked; `None`: they go on.

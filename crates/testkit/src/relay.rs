@@ -31,7 +31,7 @@ const NO_LIMITS: [&str; 8] = [
     "admission.invalid_signatures_per_ip_per_min",
 ];
 
-/// The quotas as they are without a configuration, for [`Relay::with`].
+/// The quotas as they are without a configuration, for [`Program::start_with`].
 pub const DEFAULT_QUOTAS: &str = "\
     admission.human_ws_events_per_sec = 10\n\
     admission.agent_ws_events_per_sec = 10\n\
