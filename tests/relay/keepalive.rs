@@ -123,3 +123,29 @@ async fn what_waits_for_a_client_that_is_gone_keeps_no_place() {
         0.0
     );
 }
+
+/// Kills: a clean end that abandons a login although an event waits behind it.
+#[tokio::test]
+async fn an_event_sent_right_behind_a_login_is_stored_though_the_client_ends() {
+    let relay = RELAY.start_with("auth.required = true").await;
+    let author = Author::new(1);
+    let mut raw = RawSocket::connect(&relay).await;
+    let (_, challenge) = raw.frame().await.expect("a challenge");
+    let challenge: Vec<String> = serde_json::from_slice(&challenge).expect("a frame");
+    let event = author.note("sent at once").sign();
+    let login = author.login(&challenge[1], URL).sign();
+    let mut bytes = frame(true, 1, json!(["AUTH", login]).to_string().as_bytes());
+    bytes.extend(frame(
+        true,
+        1,
+        json!(["EVENT", event]).to_string().as_bytes(),
+    ));
+    raw.send(&bytes).await;
+    drop(raw);
+    let mut reader = Client::connect(&relay).await;
+    reader.log_in(&author).await;
+    eventually("the event is stored", async || {
+        (reader.fetch(json!({})).await == [event.clone()]).then_some(())
+    })
+    .await;
+}

@@ -158,7 +158,9 @@ impl Connection {
                 match self.decoder.next_message() {
                     Ok(Some(message)) => {
                         taken += 1;
-                        self.unfinished_since = None;
+                        if !self.decoder.has_fragments() {
+                            self.unfinished_since = None;
+                        }
                         self.handle_input(message.into());
                         continue;
                     }
@@ -174,7 +176,11 @@ impl Connection {
                 Poll::Ready(Some(Ok(bytes))) => self.decoder.push(&bytes),
                 Poll::Ready(Some(Err(_)) | None) => {
                     self.ended = true;
-                    self.handle_input(Input::ClientGone);
+                    // Messages that are here already are taken first: an event may wait for the
+                    // login before it.
+                    if self.decoder.buffered() == 0 {
+                        self.handle_input(Input::ClientGone);
+                    }
                 }
                 Poll::Pending => return,
             }

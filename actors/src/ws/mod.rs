@@ -81,6 +81,11 @@ impl Decoder {
         self.buffer.len()
     }
 
+    /// Whether fragments of a message are here and its last one is not.
+    pub fn has_fragments(&self) -> bool {
+        self.partial.is_some()
+    }
+
     /// Whether part of a message is here and the rest is not.
     pub fn is_unfinished(&self) -> bool {
         self.partial.is_some() || !self.buffer.is_empty()
