@@ -196,12 +196,7 @@ fn without_a_verifier_events_and_logins_are_refused_by_name() {
     run(|mut relay| async move {
         crash(&relay.services.verifier).await;
         assert_eq!(relay.publish("a").await, format!("false,\"{LOST}\"]"));
-        let login = login(&relay);
-        let answer = relay.ask(&format!("[\"AUTH\",{}]", login.to_json())).await;
-        assert_eq!(
-            answer,
-            format!("[\"OK\",\"{}\",false,\"{LOST}\"]", login.id)
-        );
+        assert_login_is_lost(&mut relay).await;
         assert_eq!(relay.readyz().await, "gone: verifier");
         assert_permits_are_back(&relay);
     });
@@ -212,15 +207,8 @@ fn without_readers_queries_and_logins_are_refused_by_name() {
     run(|mut relay| async move {
         crash(&relay.services.reader).await;
         crash(&relay.services.authorizer).await;
-        let closed = |name| format!("[\"CLOSED\",\"{name}\",\"{LOST}\"]");
-        assert_eq!(relay.ask("[\"REQ\",\"s\",{}]").await, closed("s"));
-        assert_eq!(relay.ask("[\"COUNT\",\"c\",{}]").await, closed("c"));
-        let login = login(&relay);
-        let answer = relay.ask(&format!("[\"AUTH\",{}]", login.to_json())).await;
-        assert_eq!(
-            answer,
-            format!("[\"OK\",\"{}\",false,\"{LOST}\"]", login.id)
-        );
+        assert_reads_are_lost(&mut relay).await;
+        assert_login_is_lost(&mut relay).await;
         assert_eq!(relay.readyz().await, "gone: db_reader");
         assert_permits_are_back(&relay);
     });
@@ -232,15 +220,8 @@ fn without_gates_queries_and_logins_are_refused_by_name() {
         crash(&relay.services.history_gate).await;
         crash(&relay.services.count_gate).await;
         crash(&relay.services.auth_gate).await;
-        let closed = |name| format!("[\"CLOSED\",\"{name}\",\"{LOST}\"]");
-        assert_eq!(relay.ask("[\"REQ\",\"s\",{}]").await, closed("s"));
-        assert_eq!(relay.ask("[\"COUNT\",\"c\",{}]").await, closed("c"));
-        let login = login(&relay);
-        let answer = relay.ask(&format!("[\"AUTH\",{}]", login.to_json())).await;
-        assert_eq!(
-            answer,
-            format!("[\"OK\",\"{}\",false,\"{LOST}\"]", login.id)
-        );
+        assert_reads_are_lost(&mut relay).await;
+        assert_login_is_lost(&mut relay).await;
         let gone = "gone: gate:history_reads, gate:counts, gate:auth";
         assert_eq!(relay.readyz().await, gone);
         assert_permits_are_back(&relay);
@@ -281,6 +262,21 @@ fn without_admission_frames_are_refused_by_name() {
         assert_eq!(relay.readyz().await, "gone: admission");
         assert_permits_are_back(&relay);
     });
+}
+
+async fn assert_reads_are_lost(relay: &mut Relay) {
+    let closed = |name| format!("[\"CLOSED\",\"{name}\",\"{LOST}\"]");
+    assert_eq!(relay.ask("[\"REQ\",\"s\",{}]").await, closed("s"));
+    assert_eq!(relay.ask("[\"COUNT\",\"c\",{}]").await, closed("c"));
+}
+
+async fn assert_login_is_lost(relay: &mut Relay) {
+    let login = login(relay);
+    let answer = relay.ask(&format!("[\"AUTH\",{}]", login.to_json())).await;
+    assert_eq!(
+        answer,
+        format!("[\"OK\",\"{}\",false,\"{LOST}\"]", login.id)
+    );
 }
 
 fn login(relay: &Relay) -> Event {

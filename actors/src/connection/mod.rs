@@ -127,13 +127,9 @@ impl Connection {
         self.session.handle(input, now);
     }
 
-    fn recheck_members(&mut self) {
-        self.handle_input(Input::RecheckMembers);
-        self.wake();
-    }
-
-    /// Has the pump polled again.
-    fn wake(&self) {
+    /// Handles what comes outside the pump's turn, and has the pump polled again.
+    fn interrupt(&mut self, input: Input) {
+        self.handle_input(input);
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
@@ -196,8 +192,7 @@ impl Connection {
         self.unfinished_since = Some(since);
         ctx.run_later(MESSAGE_TIMEOUT, move |connection, _| {
             if connection.unfinished_since == Some(since) {
-                connection.handle_input(Input::MessageTimedOut);
-                connection.wake();
+                connection.interrupt(Input::MessageTimedOut);
             }
         });
     }
@@ -275,20 +270,20 @@ impl Actor for Connection {
             // Spread: sockets that came at once are not rechecked at once.
             let first = every.mul_f64(0.5 + (self.number % 64) as f64 / 128.0);
             ctx.run_later(first, move |connection, ctx| {
-                connection.recheck_members();
-                ctx.run_interval(every, |connection, _| connection.recheck_members());
+                connection.interrupt(Input::RecheckMembers);
+                ctx.run_interval(every, |connection, _| {
+                    connection.interrupt(Input::RecheckMembers);
+                });
             });
         }
         if !settings.ping.is_zero() {
             ctx.run_interval(settings.ping / 2, |connection, _| {
-                connection.handle_input(Input::PingTick);
-                connection.wake();
+                connection.interrupt(Input::PingTick);
             });
         }
         if settings.auth_required {
             ctx.run_later(settings.auth_timeout, |connection, _| {
-                connection.handle_input(Input::LoginDue);
-                connection.wake();
+                connection.interrupt(Input::LoginDue);
             });
         }
     }
@@ -338,7 +333,6 @@ impl Handler<Live> for Connection {
 impl Handler<Shutdown> for Connection {
     type Result = ();
     fn handle(&mut self, _: Shutdown, _: &mut Context) {
-        self.handle_input(Input::Shutdown);
-        self.wake();
+        self.interrupt(Input::Shutdown);
     }
 }

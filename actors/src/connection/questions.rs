@@ -73,8 +73,7 @@ impl Connection {
             }
             Output::RecheckLater => {
                 ctx.run_later(RECHECK_RETRY, |connection, _| {
-                    connection.handle_input(Input::RecheckOverdue);
-                    connection.wake();
+                    connection.interrupt(Input::RecheckOverdue);
                 });
             }
             Output::Subscribe { token, filters } => {

@@ -245,9 +245,6 @@ impl Session {
     /// Has the roles of all that are logged in here looked up again: a key that is no longer a
     /// member must not read on.
     pub(super) fn recheck_members(&mut self) {
-        if self.client_is_gone {
-            return;
-        }
         let keys = self.login.keys.iter().map(|(key, _)| *key).collect();
         self.look_up_again(keys);
     }
@@ -256,12 +253,13 @@ impl Session {
     /// must not stay because the database was busy.
     pub(super) fn recheck_overdue(&mut self) {
         let keys = std::mem::take(&mut self.login.overdue);
-        if !self.client_is_gone {
-            self.look_up_again(keys);
-        }
+        self.look_up_again(keys);
     }
 
     fn look_up_again(&mut self, keys: Vec<Pubkey>) {
+        if self.client_is_gone {
+            return;
+        }
         let look_up = |key| Output::LookUpRole { key, login: None };
         self.outputs.extend(keys.into_iter().map(look_up));
     }
